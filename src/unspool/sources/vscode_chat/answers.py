@@ -9,13 +9,12 @@ The model answers in rounds; the person sees one row of parts. Three things may 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from unspool.sources.vscode_chat import tools
-from unspool.sources.vscode_chat.edits import KINDS as EDITS
+from unspool.sources.vscode_chat import edits, tools
 from unspool.sources.vscode_chat.fields import EDITORS, bare_call_id
 from unspool.sources.vscode_chat.model import Round
 from unspool.sources.vscode_chat.parts import Flow, Kept, Parts, Thought, Tool, Words
@@ -27,197 +26,23 @@ _ROUNDS_AHEAD = 8
 """So many rounds ahead of the current one words are looked for."""
 
 
-class Answer(msgspec.Struct):
-    """The messages of an answer, and which tool parts are whose calls."""
+class Edit(msgspec.Struct):
+    """An edit part: the files that it changed, and who made it."""
 
-    rounds: list[Round]
-    """One for every message: the model's, or made from the parts."""
-    calls: list[list[tools.Joined]]
-    """Those of every message."""
-    homes: list[int]
-    """The message of every tool part; -1 where it has none."""
-    places: list[int] | None = None
-    """The message of every part, where the parts alone tell the messages."""
-
-
-def answer_of(parts: Parts, rounds: list[Round] | None, prefix: str, ident: str) -> Answer:
-    """`prefix` is for the ids of calls that have none, `ident` is the id of the response."""
-    if not rounds:
-        steps = Steps(parts.flow)
-        answer = Answer([], [], [-1] * len(parts.tools), steps.places)
-        _append(answer, steps.steps, parts, prefix)
-        answer.rounds[-1].id = ident
-        return answer
-    calls, homes = tools.join(rounds, parts.tools, prefix)
-    answer = Answer(list(rounds), calls, homes)
-    if not any(round_.response for round_ in answer.rounds):
-        _give_words(answer, parts)
-    if answer.rounds[-1].toolCalls:
-        # The model went on after that: the rounds were not kept to the end.
-        # What stands behind the part of the last call that has one, and no round tells.
-        rest: list[Flow] = []
-        run: list[Flow] = []
-        numbered = [(n, call.tool) for n, group in enumerate(answer.calls) for call in group]
-        at, last = next(((n, tool) for n, tool in reversed(numbered) if tool), (-1, None))
-        later = [round_.response or "" for round_ in answer.rounds[at + 1 :]]
-        behind = last is None
-        for item in parts.flow:
-            if behind and isinstance(item, Tool):
-                rest += _unheard(run, answer.rounds, later)
-                run = []
-                if answer.homes[item.number] < 0 and not tools.is_announcement(item, answer.calls):
-                    rest.append(item)
-            elif behind:
-                run.append(item)
-            behind = behind or item is last
-        steps = Steps(rest + _unheard(run, answer.rounds, later))
-        _append(answer, [s for s in steps.steps if s.text or s.tools], parts, prefix)
-        if len(answer.rounds) > len(rounds):
-            answer.rounds[-1].id = ident
-    return answer
-
-
-def _append(answer: Answer, steps: "list[Step]", parts: Parts, prefix: str) -> None:
-    """The steps as rounds of their own."""
-    for step in steps:
-        for number in step.tools:
-            answer.homes[number] = len(answer.rounds)
-        answer.rounds.append(Round(response=step.text))
-        answer.calls.append(
-            [tools.from_part(parts.tools[n], f"{prefix}/part.{n}") for n in step.tools]
-        )
-
-
-def _give_words(answer: Answer, parts: Parts) -> None:
-    """Rounds that keep no words: what was shown before the calls of a round, it said."""
-    texts: dict[int, list[str]] = {}
-    waiting: list[Flow] = []
-    for item in parts.flow:
-        if not isinstance(item, Tool):
-            waiting.append(item)
-        elif answer.homes[item.number] >= 0:
-            texts.setdefault(answer.homes[item.number], []).append(_text(waiting))
-            waiting = []
-    if not answer.rounds[-1].toolCalls:
-        texts.setdefault(len(answer.rounds) - 1, []).append(_text(waiting))
-    for number, shown in texts.items():
-        response = "\n\n".join(text for text in shown if text)
-        answer.rounds[number] = msgspec.structs.replace(answer.rounds[number], response=response)
-
-
-def _text(flow: list[Flow]) -> str:
-    """The words of a run of parts; links alone are none."""
-    if not any(isinstance(item, Words) and _WORD.search(item.text) for item in flow):
-        return ""
-    return "\n\n".join(step.text for step in Steps(flow).steps)
-
-
-def _unheard(run: list[Flow], rounds: list[Round], later: list[str]) -> list[Flow]:
-    """What of the run of parts between two calls no round says, and stands behind all that the `later`
-    ones say. Links do not count: the model wrote them otherwise than they are shown."""
-    start = at = 0
-    while at < len(run):
-        heard = max((_heard(run[at:], response) for response in later), default=0)
-        at += heard or 1
-        start = at if heard else start
-    texts = [
-        text for item in run[start:] if isinstance(item, Words) and (text := item.text.strip())
-    ]
-    if all(any(text in (round_.response or "") for round_ in rounds) for text in texts):
-        start = len(run)
-    return [*(item for item in run[:start] if isinstance(item, Thought)), *run[start:]]
-
-
-def _heard(run: list[Flow], response: str) -> int:
-    """How many parts, from the first on, a round says one after the other; none where that is but a
-    little of what it says."""
-    at = said = heard = 0
-    for number, item in enumerate(run if response else ()):
-        text = item.text.strip() if isinstance(item, Words) else ""
-        position = response.find(text, at)
-        if position < 0:
-            break
-        if text:
-            at, said, heard = position + len(text), said + len(text), number + 1
-    return heard if 2 * said >= len(response.strip()) else 0
+    touches: list[dict[str, Any]]
+    call: tools.Joined | None
+    undone: bool
+    """It stands behind the undo stop that the person went back to."""
 
 
 class Step(msgspec.Struct):
-    """One message: what it says, then what it calls."""
+    """One message of an answer."""
 
-    blocks: list[str] = []
-    """Its words, cut apart where a block of its own was shown."""
-    tools: list[int] = []
-    """The numbers of its tool parts."""
-
-    @property
-    def text(self) -> str:
-        return "\n\n".join(block.strip("\n") for block in self.blocks)
-
-
-class Steps:
-    """Messages by the order of parts. Words or thinking behind a call are of the next time that the
-    model spoke: they begin a message. Calls without a word between them stand together."""
-
-    def __init__(self, flow: Iterable[Flow]) -> None:
-        self.steps = [Step()]
-        self.places: list[int] = []
-        """For every item, the number of its step."""
-        self._open = False
-        """Whether the last block goes on."""
-        self._aside = ""
-        """What stands behind a call and begins nothing: a fence, the point of a list."""
-        for item in flow:
-            self._take(item)
-            self.places.append(len(self.steps) - 1)
-        self._settle()
-
-    def _take(self, item: Flow) -> None:
-        if isinstance(item, Tool):
-            self._settle()
-            self.steps[-1].tools.append(item.number)
-            self._open = False
-        elif isinstance(item, Thought):
-            if item.text:
-                self._begin()
-        else:
-            if isinstance(item, Kept) and item.apart:
-                self._settle()
-                self._open = False
-            if not _WORD.search(item.text):
-                if self.steps[-1].tools:
-                    self._aside += item.text
-                    return
-            else:
-                self._begin()
-            self._write(self._aside + item.text)
-            self._aside = ""
-
-    def _begin(self) -> None:
-        if self.steps[-1].tools:
-            self.steps.append(Step())
-            self._open = False
-
-    def _settle(self) -> None:
-        """What no words of the model followed goes with those before."""
-        if self._aside.strip():
-            self._write(self._aside)
-        self._aside = ""
-
-    def _write(self, text: str) -> None:
-        blocks = self.steps[-1].blocks
-        if self._open and blocks:
-            blocks[-1] += text
-        elif text:
-            blocks.append(text)
-            self._open = True
-
-
-class Placed(msgspec.Struct):
-    """What one message holds beside its words and calls."""
-
-    calls: int = 0
+    round: Round
+    """What the model said: its own record of it, or made from the parts."""
+    calls: list[tools.Joined]
     parts: list[dict[str, Any]] = []
+    """What was shown beside the words and the calls."""
     at: list[int] = []
     """For every part, how many of the message's calls stood before it."""
     thinking: list[str] = []
@@ -225,6 +50,20 @@ class Placed(msgspec.Struct):
     """What the parts with the thinking say besides."""
     markdown: list[dict[str, Any]] = []
     """What the parts with the text say besides, each way once."""
+    edits: list[Edit] = []
+
+    @property
+    def id(self) -> str:
+        return self.round.id or ""
+
+    @property
+    def text(self) -> str:
+        return self.round.response or ""
+
+    @property
+    def own_thinking(self) -> str:
+        """What the round itself keeps of its thinking."""
+        return thinking_text(self.round.thinking) if self.round.thinking is not None else ""
 
     def extra(self) -> dict[str, Any]:
         extra: dict[str, Any] = {}
@@ -232,7 +71,7 @@ class Placed(msgspec.Struct):
             # By their places: an undo stop may have led back to an earlier call.
             order = sorted(range(len(self.parts)), key=self.at.__getitem__)
             extra["parts"] = [self.parts[n] for n in order]
-            if any(at != self.calls for at in self.at):
+            if any(at != len(self.calls) for at in self.at):
                 extra["parts_at"] = [self.at[n] for n in order]
         if self.thoughts:
             extra["thoughts"] = self.thoughts
@@ -241,65 +80,144 @@ class Placed(msgspec.Struct):
         return extra
 
 
-class Owner(msgspec.Struct):
-    """Who made an edit."""
-
-    number: int
-    """The round."""
-    call: str
-    undone: bool
-    """It stands behind the undo stop that the person went back to."""
-
-
-class Placing:
-    """The walk through one response: every part goes to the message that was under way.
+class Answer:
+    """The messages of one response, with every part at the message that was under way.
 
     Tool parts are joined to the calls of rounds; the words between them are found in what the rounds
     say; the undo stop of an edit names the call that made it.
     """
 
-    def __init__(self, answer: Answer, undone: Any = None) -> None:
-        """`undone`: the undo stop that the person went back to."""
-        self._answer = answer
+    def __init__(
+        self, parts: Parts, rounds: list[Round] | None, prefix: str, ident: str, undone: Any = None
+    ) -> None:
+        """`prefix` is for the ids of calls that have none, `ident` is the id of the response, `undone`
+        the undo stop that the person went back to."""
+        self.steps: list[Step] = []
+        self.tail: int | None = None
+        """The message with the undo stop that all behind it was taken back to."""
+        self.by_rounds = bool(rounds)
+        """Whether the model itself tells its messages."""
         self._undone = undone
-        self._rounds = answer.rounds if answer.places is None else []
-        """What the model itself tells of its rounds."""
-        calls = answer.calls
-        self._places = {c.tool.number: n for group in calls for n, c in enumerate(group) if c.tool}
-        self._calls = {c.id: (r, n) for r, group in enumerate(calls) for n, c in enumerate(group)}
-        self.placed = [Placed(len(group)) for group in calls]
+        self._homes = [-1] * len(parts.tools)
+        """The message of every tool part; -1 where it has none."""
+        places: list[int] = []
+        """The message of every part, where the parts alone tell the messages."""
+        if rounds:
+            groups, self._homes = tools.join(rounds, parts.tools, prefix)
+            self.steps = [Step(*told) for told in zip(rounds, groups, strict=True)]
+            if not any(round_.response for round_ in rounds):
+                self._give_words(parts.flow)
+            if rounds[-1].toolCalls:
+                # The model went on after that: the rounds were not kept to the end.
+                order = Order(self._rest(parts.flow))
+                self._append(
+                    [told for told in zip(order.texts, order.tools, strict=True) if any(told)],
+                    parts.tools, prefix, ident,
+                )  # fmt: skip
+        else:
+            order = Order(parts.flow)
+            places = order.places
+            self._append(
+                list(zip(order.texts, order.tools, strict=True)), parts.tools, prefix, ident
+            )
+        self._walk(parts.flow, places)
+
+    def _append(
+        self, told: list[tuple[str, list[int]]], shown: list[Tool], prefix: str, ident: str
+    ) -> None:
+        """Messages that only parts tell: the words and the tool parts of each."""
+        for text, numbers in told:
+            for number in numbers:
+                self._homes[number] = len(self.steps)
+            calls = [tools.from_part(shown[n], f"{prefix}/part.{n}") for n in numbers]
+            self.steps.append(Step(Round(response=text), calls))
+        if told:
+            self.steps[-1].round.id = ident
+
+    def _give_words(self, flow: list[Flow]) -> None:
+        """Rounds that keep no words: what was shown before the calls of a round, it said."""
+        waiting: list[Flow] = []
+
+        def give(number: int) -> None:
+            # Links alone are no words.
+            if any(isinstance(item, Words) and _WORD.search(item.text) for item in waiting):
+                said = [self.steps[number].text, *Order(waiting).texts]
+                self.steps[number].round.response = "\n\n".join(text for text in said if text)
+            waiting.clear()
+
+        for item in flow:
+            if not isinstance(item, Tool):
+                waiting.append(item)
+            elif self._homes[item.number] >= 0:
+                give(self._homes[item.number])
+        if not self.steps[-1].calls:
+            give(-1)
+
+    def _rest(self, flow: list[Flow]) -> list[Flow]:
+        """What stands behind the part of the last call that has one, and no round tells."""
+        shown = [(n, c.tool) for n, step in enumerate(self.steps) for c in step.calls if c.tool]
+        at, last = shown[-1] if shown else (-1, None)
+        later = [step.text for step in self.steps[at + 1 :]]
+        behind = last is None
+        rest: list[Flow] = []
+        run: list[Flow] = []
+        """The parts since the last tool."""
+        for item in flow:
+            if behind and isinstance(item, Tool):
+                rest += self._unheard(run, later)
+                run = []
+                if self._homes[item.number] < 0 and not self._is_announcement(item):
+                    rest.append(item)
+            elif behind:
+                run.append(item)
+            behind = behind or item is last
+        return rest + self._unheard(run, later)
+
+    def _unheard(self, run: list[Flow], later: list[str]) -> list[Flow]:
+        """The thoughts, and what stands behind all words that the `later` rounds say; nothing where
+        every word is some round's. Links do not count: the model wrote them otherwise than they are
+        shown."""
+        texts = [item.text.strip() if isinstance(item, Words) else "" for item in run]
+        if all(any(text in step.text for step in self.steps) for text in texts):
+            start = len(run)
+        else:
+            heard = (n for n, text in enumerate(texts) if text and any(text in t for t in later))
+            start = max(heard, default=-1) + 1
+        return [*(item for item in run[:start] if isinstance(item, Thought)), *run[start:]]
+
+    def _is_announcement(self, tool: Tool) -> bool:
+        return tools.is_announcement(tool, (call for step in self.steps for call in step.calls))
+
+    def _walk(self, flow: list[Flow], places: list[int]) -> None:
+        steps = self.steps
+        self._calls = {
+            c.id: (s, n) for s, step in enumerate(steps) for n, c in enumerate(step.calls)
+        }
         self._now = 0
-        """The round that is under way."""
+        """The message that is under way."""
         self._seen = 0
         """How many of its calls have gone by."""
-        self._gone = [0] * len(calls)
-        """The same for every round."""
+        self._gone = [0] * len(steps)
+        """The same for every message."""
         self._spoken: int | None = None
-        """The round that spoke last."""
+        """The one that spoke last."""
         self._passed = 0
         """How many tool parts have gone by."""
-        self._following = [len(calls) - 1]
-        """After so many tool parts: the round of the next one that has any."""
-        for home in reversed(answer.homes):
+        self._following = [len(steps) - 1]
+        """After so many tool parts: the message of the next one that has any."""
+        for home in reversed(self._homes):
             self._following.append(home if home >= 0 else self._following[-1])
         self._following.reverse()
-        self._caller = ""
+        self._caller: tools.Joined | None = None
         """The call that the edits here say they are of."""
-        self.tail: int | None = None
-        """The round with the undo stop that all behind it was taken back to."""
-        self.owners: dict[int, Owner] = {}
-        """By the identity of an edit's part."""
-
-    def walk(self, parts: Parts) -> None:
-        places = self._answer.places
         links: list[Kept] = []
         item: Any
-        for number, item in enumerate(parts.flow):
-            if places is not None:
+        for number, item in enumerate(flow):
+            if places:
                 self._go(places[number])
             kind = type(item)
             if kind is Kept and item.text:
-                if self._rounds or not item.plain:
+                if self.by_rounds or not item.plain:
                     links.append(item)
                 continue
             if kind is Words:
@@ -318,19 +236,21 @@ class Placing:
 
     def _keep_links(self, links: list[Kept]) -> None:
         for link in links:
-            if self._rounds and self._seen:
+            if self.by_rounds and self._seen:
                 # No words behind it: the next round that names the file says it.
                 name = link.text[1:].partition("](")[0]
-                self._next_with(name, _response)
+                self._next_with(name, _text)
             self._keep(link.part)
 
     def _take_tool(self, tool: Tool) -> None:
         self._passed = tool.number + 1
-        if self._answer.homes[tool.number] >= 0:
-            self._now, self._seen = self._answer.homes[tool.number], self._places[tool.number] + 1
-            self._gone[self._now] = self._seen
-            self._caller = ""
-        elif not tools.is_announcement(tool, self._answer.calls):
+        home = self._homes[tool.number]
+        if home >= 0:
+            calls = self.steps[home].calls
+            self._now, self._caller = home, None
+            self._seen = next(n for n, call in enumerate(calls, 1) if call.tool is tool)
+            self._gone[home] = self._seen
+        elif not self._is_announcement(tool):
             self._keep(tool.part)  # the model did not ask for it
 
     def _keep(self, part: dict[str, Any]) -> None:
@@ -339,32 +259,33 @@ class Placing:
         caller = bare_call_id(stop) if isinstance(stop, str) else ""
         if caller in self._calls:
             self._now, place = self._calls[caller]
-            self._seen, self._caller = place + 1, caller
+            self._seen, self._caller = place + 1, self.steps[self._now].calls[place]
         if kind == "undoStop" and stop == self._undone and self._undone is not None:
             self.tail = self._now
-        if isinstance(kind, str) and kind in EDITS:
+        step = self.steps[self._now]
+        if isinstance(kind, str) and kind in edits.KINDS:
             call = self._caller or self._editor(part)
-            self.owners[id(part)] = Owner(self._now, call, self.tail is not None)
-        self.placed[self._now].parts.append(part)
-        self.placed[self._now].at.append(self._seen)
+            step.edits.append(Edit(edits.touches(part), call, self.tail is not None))
+        step.parts.append(part)
+        step.at.append(self._seen)
 
-    def _editor(self, part: dict[str, Any]) -> str:
+    def _editor(self, part: dict[str, Any]) -> tools.Joined | None:
         """The call that made an edit which names none: the last edit so far that is of the file, else
-        the last one of the round (edits_of_calls)."""
+        the last one of the message (edits_of_calls)."""
         name = name_of(uri_of(part.get("uri")))
-        before, now = self._answer.calls[: self._now], self._answer.calls[self._now]
-        editors = [call for call in now[: self._seen] if call.name in EDITORS]
-        earlier = [call for group in before for call in group if call.name in EDITORS]
+        before, now = self.steps[: self._now], self.steps[self._now]
+        editors = [call for call in now.calls[: self._seen] if call.name in EDITORS]
+        earlier = [call for step in before for call in step.calls if call.name in EDITORS]
         for call in reversed([*earlier, *editors]):
             if name and name in (call.arguments or str(call.part)):
-                return call.id
-        return editors[-1].id if editors else ""
+                return call
+        return editors[-1] if editors else None
 
     def _take_words(self, words: Words) -> None:
         text = words.text.strip()
         number = None
-        if text and self._rounds:
-            number = self._round_with(text, _response)
+        if text and self.by_rounds:
+            number = self._step_with(text, _text)
             if number is None and _WORD.search(text):
                 # Shown by the program, and said by no round of the model.
                 shown = {"kind": "markdownContent", "content": {"value": words.text}}
@@ -373,60 +294,122 @@ class Placing:
         if text:
             self._spoken = self._now if number is None else number
         if words.about and self._spoken is not None:
-            abouts = self.placed[self._spoken].markdown
+            abouts = self.steps[self._spoken].markdown
             if words.about not in abouts:
                 abouts.append(words.about)
 
     def _take_thought(self, thought: Thought) -> None:
         number = None
-        if len(self._rounds) > 1:
+        if self.by_rounds and len(self.steps) > 1:
             if thought.text:
-                number = self._round_with(thought.text, own_thinking)
+                number = self._step_with(thought.text, _thinking)
             if number is None and (thought.text or self._seen):
                 # Rounds of older files do not tell it: it is what led to the next call.
                 self._go(self._bound())
-        placed = self.placed[self._now if number is None else number]
+        step = self.steps[self._now if number is None else number]
         about = thought.about
-        own = own_thinking(self._rounds[self._now]) if self._rounds and number is None else ""
+        own = step.own_thinking if number is None else ""
         if own and thought.text not in own:
             about = {**about, "value": thought.text}  # shown otherwise than the round has it
         elif thought.text:
-            placed.thinking.append(thought.text)
+            step.thinking.append(thought.text)
         if about:
-            placed.thoughts.append(about)
+            step.thoughts.append(about)
 
-    def _next_with(self, text: str, said: Any) -> int | None:
-        """The next round that says it, which is then under way. Once a round has called, another one
-        speaks; and nothing before the next tool part is of a later round than that."""
+    def _next_with(self, text: str, said: Callable[[Step], str]) -> int | None:
+        """The next message that says it, which is then under way. Once one has called, another one
+        speaks; and nothing before the next tool part is of a later one than that."""
         first = self._now + bool(self._seen)
         for number in range(first, min(self._bound(), first + _ROUNDS_AHEAD) + 1):
-            words = said(self._rounds[number])
+            words = said(self.steps[number])
             if words == text or text in words:  # equal, most often
                 self._go(number)
                 return number
         return None
 
-    def _round_with(self, text: str, said: Any) -> int | None:
-        """The next round that says it, else the first one, wherever it stands."""
+    def _step_with(self, text: str, said: Callable[[Step], str]) -> int | None:
+        """The next message that says it, else the first one, wherever it stands."""
         number = self._next_with(text, said)
         if number is None:
-            rounds = enumerate(self._rounds)
-            number = next((n for n, round_ in rounds if text in said(round_)), None)
+            steps = enumerate(self.steps)
+            number = next((n for n, step in steps if text in said(step)), None)
         return number
 
     def _go(self, number: int) -> None:
         if number != self._now:
-            self._now, self._seen, self._caller = number, self._gone[number], ""
+            self._now, self._seen, self._caller = number, self._gone[number], None
 
     def _bound(self) -> int:
-        """The round of the next tool part: nothing before it is of a later one."""
+        """The message of the next tool part: nothing before it is of a later one."""
         return max(self._now, self._following[self._passed])
 
 
-def _response(round_: Round) -> str:
-    return round_.response or ""
+def _text(step: Step) -> str:
+    return step.text
 
 
-def own_thinking(round_: Round) -> str:
-    """What the round itself keeps of its thinking."""
-    return thinking_text(round_.thinking) if round_.thinking is not None else ""
+def _thinking(step: Step) -> str:
+    return step.own_thinking
+
+
+class Order:
+    """Messages by the order of parts. Words or thinking behind a call are of the next time that the
+    model spoke: they begin a message. Calls without a word between them stand together."""
+
+    def __init__(self, flow: list[Flow]) -> None:
+        self._blocks: list[list[str]] = [[]]
+        """The words of every message, cut apart where a block of its own was shown."""
+        self.tools: list[list[int]] = [[]]
+        """The numbers of its tool parts."""
+        self.places: list[int] = []
+        """For every item, the number of its message."""
+        self._open = False
+        """Whether the last block goes on."""
+        self._aside = ""
+        """What stands behind a call and begins nothing: a fence, the point of a list."""
+        for item in flow:
+            self._take(item)
+            self.places.append(len(self.tools) - 1)
+        self._settle()
+        self.texts = ["\n\n".join(text.strip("\n") for text in blocks) for blocks in self._blocks]
+
+    def _take(self, item: Flow) -> None:
+        if isinstance(item, Tool):
+            self._settle()
+            self.tools[-1].append(item.number)
+            self._open = False
+        elif isinstance(item, Thought):
+            if item.text:
+                self._begin()
+        else:
+            if isinstance(item, Kept) and item.apart:
+                self._settle()
+                self._open = False
+            if not _WORD.search(item.text):
+                if self.tools[-1]:
+                    self._aside += item.text
+                    return
+            else:
+                self._begin()
+            self._write(self._aside + item.text)
+            self._aside = ""
+
+    def _begin(self) -> None:
+        if self.tools[-1]:
+            self._blocks.append([])
+            self.tools.append([])
+            self._open = False
+
+    def _settle(self) -> None:
+        """What no words of the model followed goes with those before."""
+        if self._aside.strip():
+            self._write(self._aside)
+        self._aside = ""
+
+    def _write(self, text: str) -> None:
+        blocks = self._blocks[-1]
+        if self._open and blocks:
+            blocks[-1] += text
+        elif text:
+            blocks.append(text)
+            self._open = True

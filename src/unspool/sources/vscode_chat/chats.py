@@ -122,9 +122,7 @@ class Reading:
                 self.tally.records += 1
                 self.tally.unrecognise(f"part {kind}", self.origin.path, 0)
         if any(turn.request.editedFileEvents for turn, _ in turns):
-            edited = [
-                {t["path"] for _, touches in turn.touched for t in touches} for turn, _ in turns
-            ]
+            edited = [{touch["path"] for touch in turn.touches} for turn, _ in turns]
             events = [turn.request.editedFileEvents for turn, _ in turns]
             for (number, path), outcome in edits.outcomes(edited, events).items():
                 turns[number][0].outcomes[path] = outcome

@@ -4,18 +4,16 @@
  "result": {"metadata": {"toolCallRounds": […], "toolCallResults": {…}}}, "modelState": {"value": 1}}
 """
 
-from collections.abc import Callable, Iterator
-from itertools import compress
-from operator import attrgetter
+from collections.abc import Iterator
 from typing import Any
 
 from unspool.facts import ROOT, AnyFact, Key
 from unspool.io.times import parse_time
 from unspool.io.values import dict_of, field_of, str_of
 from unspool.sources.scribe import Scribe
-from unspool.sources.vscode_chat import edits, fields, prompts, tools
+from unspool.sources.vscode_chat import fields, prompts, tools
 from unspool.sources.vscode_chat import parts as response_parts
-from unspool.sources.vscode_chat.answers import Placing, answer_of, own_thinking
+from unspool.sources.vscode_chat.answers import Answer, Step
 from unspool.sources.vscode_chat.attachments import attachment_of, entries_of
 from unspool.sources.vscode_chat.model import Agent, Metadata, Request, Result, Thinking
 from unspool.sources.vscode_chat.tools import unique
@@ -41,30 +39,16 @@ _EPOCHS = 1e11
 """Waiting times above this are time stamps: a bug of the mutation log's writer."""
 
 
-def _picker(names: dict[str, str]) -> Callable[[Any], dict[str, Any]]:
+def _pick(names: dict[str, str], holder: Any) -> dict[str, Any]:
     """What of these fields a struct holds, by our names."""
-    ours, values_of = tuple(names), attrgetter(*names.values())
-    nothing = (None,) * len(ours)
-
-    def pick(holder: Any) -> dict[str, Any]:
-        values = values_of(holder)
-        if values == nothing:
-            return {}
-        if 0 not in values:  # then all that is empty says nothing
-            return dict(compress(zip(ours, values, strict=True), values))
-        return {k: v for k, v in zip(ours, values, strict=True) if v or v == 0}
-
-    return pick
+    values = ((ours, getattr(holder, theirs)) for ours, theirs in names.items())
+    return {ours: value for ours, value in values if value or value == 0}
 
 
-_of_user = _picker({ours: theirs for ours, theirs in fields.USER.items() if ours != "agent"})
-_of_answer = _picker({k: v for k, v in fields.ANSWER.items() if k != "vote_down_reason"})
-_of_result = _picker(fields.RESULT)
-_of_metadata = _picker(fields.METADATA)
-_of_usage = _picker(fields.USAGE)
-_of_round = _picker({ours: theirs for ours, theirs in fields.ROUND.items() if ours != "retries"})
+_USER = {ours: theirs for ours, theirs in fields.USER.items() if ours != "agent"}
+_ANSWER = {ours: theirs for ours, theirs in fields.ANSWER.items() if ours != "vote_down_reason"}
+_ROUND = {ours: theirs for ours, theirs in fields.ROUND.items() if ours != "retries"}
 _AGENT = [n for n in Agent.__struct_fields__ if n != "rest" and n not in fields.PARTICIPANT]
-_agent_values = attrgetter(*_AGENT)
 
 
 class Turn:
@@ -84,25 +68,15 @@ class Turn:
         self.response_id = request.responseId or f"{ident}/response"
         self.time = parse_time(request.timestamp)
         self.ended, self.duration_ms = self._end()
-        self.answer = answer_of(self.parts, self.metadata.toolCallRounds, ident, self.response_id)
-        self.rounds = self.answer.rounds
-        """One for every message."""
-        for number, round_ in enumerate(self.rounds):
-            round_.id = round_.id or f"{self.response_id}.{number}"
-        self.calls = self.answer.calls
-        self.single = self.answer.places is not None and len(self.rounds) == 1
-        """No round of the model's tells the answer, which is one message or none."""
         removed = request.shouldBeRemovedOnSend
         undone = field_of(removed, "afterUndoStop")
-        placing = Placing(self.answer, undone)
-        placing.walk(self.parts)
-        self.placed = placing.placed
-        """What every message holds beside its words and calls."""
-        self.owners = placing.owners
-        self.tail = placing.tail
-        """The round behind which all was undone, where the request stays."""
-        self.touched = [(part, edits.touches(part)) for part in self.parts.edits]
-        """Every edit part with the files that it changed."""
+        self.answer = Answer(
+            self.parts, self.metadata.toolCallRounds, ident, self.response_id, undone
+        )
+        self.steps = self.answer.steps
+        """The messages of the answer."""
+        for number, step in enumerate(self.steps):
+            step.round.id = step.round.id or f"{self.response_id}.{number}"
         self.outcomes: dict[str, str] = {}
         """Path → what became of this request's edit of it."""
         named = (request.modelId or "").removeprefix("copilot/")
@@ -148,26 +122,32 @@ class Turn:
             return self.time + int(measured * 1000), measured
         return None, None
 
+    @property
+    def calls(self) -> Iterator[tools.Joined]:
+        return (call for step in self.steps for call in step.calls)
+
     def tell_apart(self, answers: set[str], calls: set[str]) -> list[str]:
         """Give another id to messages and calls whose own the chat repeats; what was wrong."""
         codes: dict[str, None] = {}
-        for round_ in self.rounds:
-            ident, round_.id = round_.id or "", unique(round_.id or "", answers, f"{self.id}/")
-            if round_.id != ident:
+        for step in self.steps:
+            ident, step.round.id = step.id, unique(step.id, answers, f"{self.id}/")
+            if step.id != ident:
                 codes["repeated-answer-id"] = None
-        for call in (call for group in self.calls for call in group):
+        for call in self.calls:
             ident, call.id = call.id, unique(call.id, calls, f"{self.id}/")
             if call.id != ident:
                 codes["repeated-call-id"] = None
         return list(codes)
 
-    def round_id(self, number: int) -> str:
-        return self.rounds[number].id or ""
+    @property
+    def touches(self) -> Iterator[dict[str, Any]]:
+        """The files that the answer changed."""
+        return (t for step in self.steps for edit in step.edits for t in edit.touches)
 
     @property
     def last_id(self) -> str:
         """The id of the last assistant message."""
-        return self.round_id(len(self.rounds) - 1)
+        return self.steps[-1].id
 
     @property
     def mode(self) -> str:
@@ -200,13 +180,13 @@ def write_request(turn: Turn, scribe: Scribe) -> None:
             id=f"{turn.id}/context", role="user", kind="injected", text=text, time=turn.time,
             request=turn.id, attachments=tuple(images),
         )  # fmt: skip
-    answered = not turn.single or _has_answer(turn)
+    answered = turn.answer.by_rounds or len(turn.steps) > 1 or _has_answer(turn)
     request = turn.request
     typed = prompts.typed_text(request.message)
     sent, images = prompts.rendered(turn.metadata.renderedUserMessage)
-    extra = _of_user(request)
+    extra = _pick(_USER, request)
     if request.agent is not None:
-        values = zip(_AGENT, _agent_values(request.agent), strict=True)
+        values = ((name, getattr(request.agent, name)) for name in _AGENT)
         agent = {name: value for name, value in values if value is not None}
         extra = {"agent": agent | (request.agent.rest or {}), **extra}
     if request.rest:
@@ -231,8 +211,8 @@ def write_request(turn: Turn, scribe: Scribe) -> None:
         attachments=tuple(attached), extra=extra or None,
         withdrawn=turn.withdrawn, edition=turn.edition,
     )  # fmt: skip
-    for number in range(len(turn.rounds) if answered else 0):
-        _write_round(turn, scribe, number)
+    for number, step in enumerate(turn.steps if answered else ()):
+        _write_step(turn, step, scribe, number)
     if turn.duration_ms is not None:
         scribe.note("duration_ms", turn.duration_ms, on="message", subject=turn.last_id)
     tools.write_orphans(scribe, turn.metadata.toolCallResults, turn.calls)
@@ -241,15 +221,13 @@ def write_request(turn: Turn, scribe: Scribe) -> None:
     _write_marks(turn, scribe)
 
 
-def _write_round(turn: Turn, scribe: Scribe, number: int) -> None:
+def _write_step(turn: Turn, step: Step, scribe: Scribe, number: int) -> None:
     """One message of the answer, and its calls."""
-    round_, calls, beside = turn.rounds[number], turn.calls[number], turn.placed[number]
-    ident = turn.round_id(number)
-    text = round_.response or ""
-    last = number == len(turn.rounds) - 1
+    round_, text = step.round, step.text
+    last = step is turn.steps[-1]
     extra = _last_extra(turn) if last else {}
-    extra |= beside.extra()
-    extra |= _of_round(round_)
+    extra |= step.extra()
+    extra |= _pick(_ROUND, round_)
     if round_.toolInputRetry:
         extra["retries"] = round_.toolInputRetry
     if round_.rest:
@@ -260,43 +238,41 @@ def _write_round(turn: Turn, scribe: Scribe, number: int) -> None:
         thoughts = extra.get("thoughts", [])
         if all(thought.get("id") != thinking_id for thought in thoughts):
             extra["thoughts"] = [*thoughts, {"id": thinking_id}]
-    status = "undone" if turn.tail is not None and number > turn.tail else turn.removed
+    tail = turn.answer.tail  # all behind it was undone, where the request stays
+    status = "undone" if tail is not None and number > tail else turn.removed
     stop = kind = ""
     time = parse_time(round_.timestamp)
     if last:
-        status, stop, kind = _ending(turn, bool(text or calls), status)
-        text = text or (turn.error_text if kind == "error" else "")
+        status = status or turn.status
+        stop = str_of(turn.error.get("code"))
+        if not stop and turn.metadata.maxToolCallsExceeded is True:
+            stop = "max_tool_calls"
+        if turn.error_text and not text and not step.calls:
+            text, kind = turn.error_text, "error"
         time = time or turn.ended or parse_time(turn.request.responseTimestamp)
     scribe.message(
-        id=ident, role="assistant", text=text,
-        thinking=own_thinking(round_) or "\n\n".join(beside.thinking), time=time,
+        id=step.id, role="assistant", text=text,
+        thinking=step.own_thinking or "\n\n".join(step.thinking), time=time,
         model=turn.model, request=turn.id, extra=extra or None,
         status=status, stop=stop, kind=kind,
     )  # fmt: skip
-    if calls:
-        tools.write_calls(scribe, calls, ident, turn.metadata.toolCallResults)
+    tools.write_calls(scribe, step.calls, step.id, turn.metadata.toolCallResults)
 
 
 def _has_answer(turn: Turn) -> bool:
     """Without a word it may still be an error, or have been voted on or counted."""
-    extra = _last_extra(turn) | turn.placed[0].extra()
-    told = turn.rounds[0].response or turn.placed[0].thinking or turn.calls[0] or turn.error_text
+    step = turn.steps[0]
+    extra = _last_extra(turn) | step.extra()
+    told = step.text or step.thinking or step.calls or turn.error_text
     voted = turn.request.vote is not None
     return bool(told or extra.keys() - _ABOUT_NOTHING or voted or _usage(turn))
-
-
-def _ending(turn: Turn, answered: bool, removed: str) -> tuple[str, str, str]:
-    """Status, stop reason and kind of the last message of an answer."""
-    stop = str_of(turn.error.get("code"))
-    if not stop and turn.metadata.maxToolCallsExceeded is True:
-        stop = "max_tool_calls"
-    return removed or turn.status, stop, "error" if turn.error_text and not answered else ""
 
 
 def _last_extra(turn: Turn) -> dict[str, Any]:
     """What is told once about the whole answer."""
     request, result, metadata = turn.request, turn.result, turn.metadata
-    extra = _of_answer(request) | _of_result(result) | _of_metadata(metadata)
+    extra = _pick(_ANSWER, request) | _pick(fields.RESULT, result)
+    extra |= _pick(fields.METADATA, metadata)
     if turn.error:
         extra["error"] = turn.error
     if extra.get("waited_ms", 0) > _EPOCHS or not extra.get("waited_ms", 1):
@@ -324,7 +300,7 @@ def _usage(turn: Turn) -> dict[str, Any]:
     completion = _count(
         request.completionTokens, old.get("completionTokens"), turn.metadata.outputTokens
     )
-    extra = _of_usage(request)
+    extra = _pick(fields.USAGE, request)
     if old.get("promptTokenDetails"):
         extra.setdefault("prompt_token_details", old["promptTokenDetails"])
     cached = None
@@ -351,20 +327,19 @@ def _count(*values: Any) -> int | None:
 
 def _write_marks(turn: Turn, scribe: Scribe) -> None:
     """Edited files, answers that a person gave, pull requests: as they stand in the messages."""
-    touched = {id(part): touches for part, touches in turn.touched}
     edited: set[str] = set()
-    for part in (part for placed in turn.placed for part in placed.parts):
-        if (touches := touched.get(id(part))) is not None:
-            edited.update(touch["path"] for touch in touches)
-            owner = turn.owners[id(part)]
-            message = turn.round_id(owner.number)
-            for touch in touches:
+    for step in turn.steps:
+        for edit in step.edits:
+            subject = edit.call.id if edit.call is not None else step.id
+            for touch in edit.touches:
+                edited.add(touch["path"])
                 if touch["path"] in turn.outcomes:
                     touch["outcome"] = turn.outcomes[touch["path"]]
-                elif owner.undone or turn.removed == "undone":
+                elif edit.undone or turn.removed == "undone":
                     touch["outcome"] = "undone"
-                scribe.mark("file", touch, owner.call or message, time=turn.ended)
-        elif part.get("kind") == "pullRequest":
+                scribe.mark("file", touch, subject, time=turn.ended)
+    for part in (part for step in turn.steps for part in step.parts):
+        if part.get("kind") == "pullRequest":
             scribe.note("references", _pull_request(part))
         elif (answer := response_parts.answer_of(part)) is not None:
             scribe.mark("answer", answer, turn.last_id, time=turn.ended)
@@ -374,7 +349,8 @@ def _write_marks(turn: Turn, scribe: Scribe) -> None:
             scribe.mark("file", touch, turn.id, time=turn.time)
     # History that was compacted while this request ran; the same summary is kept in two places.
     summaries = [*(turn.metadata.summaries or ()), turn.metadata.summary]
-    summaries += [{"toolCallRoundId": r.id, "text": r.summary} for r in turn.rounds if r.summary]
+    rounds = (step.round for step in turn.steps)
+    summaries += [{"toolCallRoundId": r.id, "text": r.summary} for r in rounds if r.summary]
     compacted: set[str] = set()
     for summary in summaries:
         if isinstance(summary, dict) and isinstance(summary.get("text"), str):
@@ -435,7 +411,7 @@ def run_facts(turn: Turn, key: Key, origin: str, offset: int) -> Iterator[AnyFac
 
 def _starter(turn: Turn, run: str) -> tools.Joined | None:
     """The call that started the run: by its id, else the only one that there is."""
-    calls = [call for group in turn.calls for call in group]
+    calls = list(turn.calls)
     started = [call for call in calls if response_parts.is_sub_agent(call.part)]
     for call in started:
         if run == fields.bare_call_id(str(call.part.get("subAgentInvocationId") or "")):

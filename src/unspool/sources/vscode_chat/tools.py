@@ -5,6 +5,7 @@ toolCallResults  {"toolu_1__vscode-7": {"$mid": 20, "content": [{"value": {"node
 response         {"kind": "toolInvocationSerialized", "toolId": "copilot_readFile", "toolCallId": …}
 """
 
+from collections.abc import Iterable
 from itertools import chain, count
 from typing import Any
 
@@ -87,11 +88,11 @@ def _is_hidden(tool: Tool) -> bool:
     return tool.part.get("presentation") == "hidden"
 
 
-def is_announcement(tool: Tool, calls: list[list[Joined]]) -> bool:
+def is_announcement(tool: Tool, calls: Iterable[Joined]) -> bool:
     """A hidden part before the one that shows the call: it tells nothing of how that went."""
     if not _is_hidden(tool) or tool.part.keys() & _TELLING:
         return False
-    return any(call.name == tool.name for group in calls for call in group)
+    return any(call.name == tool.name for call in calls)
 
 
 def from_part(tool: Tool, place: str) -> Joined:
@@ -182,10 +183,10 @@ def _call_status(part: dict[str, Any]) -> str:
 
 
 def write_orphans(
-    scribe: Scribe, results: dict[str, ToolResult] | None, calls: list[list[Joined]]
+    scribe: Scribe, results: dict[str, ToolResult] | None, calls: Iterable[Joined]
 ) -> None:
     """Results that no call of the request asked for."""
-    called = {bare_call_id(call.native) for group in calls for call in group}
+    called = {bare_call_id(call.native) for call in calls}
     for native, result in (results or {}).items():
         ident = bare_call_id(native)
         if ident and ident not in called:
