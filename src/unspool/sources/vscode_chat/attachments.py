@@ -55,7 +55,11 @@ def attachment_of(entry: dict[str, Any]) -> Attachment:
         value = values[0].get("value") if isinstance(values[0], dict) else values[0]
     name = str_of(entry.get("name"))
     media_type = next((str_of(entry[m]) for m in _MEDIA if m in entry), "")
-    extra = {k: v for k, v in entry.items() if k not in ("kind", "name", "value", *_MEDIA)}
+    extra = {
+        k: v
+        for k, v in entry.items()
+        if k != "value" and not (k in ("kind", "name", *_MEDIA) and isinstance(v, str | None))
+    }
     data = from_bytes(kind, value, media_type, name)
     if data is not None:
         references = entry.get("references")

@@ -114,10 +114,7 @@ class Reading:
             turns.append((turn, after))
             after = turn.id
             codes += turn.tell_apart(answers, calls)
-            if turn.parts.not_objects:
-                codes.append("part-not-an-object")
             self.tell_flaws(Flaw(code, 0, turn.id) for code in codes)
-            self.tell_flaws(Flaw("wrong-type", 0, path) for path in turn.wrong_fields())
             for kind in turn.parts.unknown:
                 self.tally.records += 1
                 self.tally.unrecognise(f"part {kind}", self.origin.path, 0)

@@ -17,7 +17,6 @@ from unspool.sources.vscode_chat.uris import markdown, name_of, uri_of
 
 _TEXT_KINDS = frozenset(("markdownContent", "markdownVuln"))
 _TOOLS = frozenset(("toolInvocationSerialized", "toolInvocation"))
-_TOOL_TEXTS = ("toolCallId", "toolId", "invocationMessage", "pastTenseMessage", "originMessage")
 _ASKED = frozenset(
     ("confirmation", "elicitation2", "elicitationSerialized", "questionCarousel", "planReview")
 )
@@ -92,100 +91,80 @@ class Parts:
         self.tools: list[Tool] = []
         self.runs: dict[str, Run] = {}
         """By the id of the sub-agent's invocation."""
-        self.edits: list[dict[str, Any]] = []
         self.vulnerabilities: list[Any] = []
         self.cleared: list[dict[str, Any]] = []
         """Words that were taken back, and why, as often as that was."""
         self.unknown: list[str] = []
-        self.not_objects = 0
-        self.wrong: list[str] = []
-        """The paths of values of a wrong type, which were passed over."""
+        """Kinds that nobody knows, and known ones of parts that are not as their kind is."""
         self.model = ""
         self._by_call: dict[str, list[dict[str, Any]]] = {}
         self._started = ""
         """The sub-agent that was started last."""
-        if response is not None and not isinstance(response, list):
-            response = [response]
-        for part in response or ():
+        for part in response if isinstance(response, list) else [response or ""]:
             if isinstance(part, dict):
-                # A part without a kind is markdown, most often.
-                if "kind" not in part and isinstance(part.get("value"), str):
-                    self._take_words(part, part["value"])
-                else:
-                    self._take(part)
+                self._take(part)
             elif isinstance(part, str):
-                self.flow.append(Words(part, {}))
+                self._take_words({}, part)
             else:
-                self.not_objects += 1
+                self.unknown.append(type(part).__name__)
 
     def _take(self, part: dict[str, Any]) -> None:
-        kind = part.get("kind")
+        kind, value = part.get("kind"), part.get("value")
         if not isinstance(kind, str):
-            self._take_bare(part)
+            # Without a kind it is markdown if it has a value, else (in exports) a file tree.
+            if isinstance(value, str):
+                self._take_words(part, value)
+            elif "label" in part or "children" in part:
+                self.flow.append(Kept({"kind": "treeData", "treeData": part}))
+            else:
+                self._keep("no kind", part)
         elif kind in _TOOLS:
-            self._check_texts(part, _TOOL_TEXTS)
-            run = str_of(part.get("subAgentInvocationId"))
-            native, name = str_of(part.get("toolCallId")), str_of(part.get("toolId"))
-            tool = Tool(
-                len(self.tools), part, native, bare_call_id(native), TOOL_NAMES.get(name, name)
-            )
-            if is_sub_agent(part):
-                self._started = run or native
-            elif run:
-                self.runs.setdefault(bare_call_id(run), Run()).tools.append(tool)
-                return
-            alike = self._by_call.setdefault(native, [])
-            if part in alike:
-                return  # the same once more
-            alike.append(part)
-            self.flow.append(tool)
-            self.tools.append(tool)
+            self._take_tool(part)
         elif kind in _TEXT_KINDS:
-            self._check_texts(part, ("content",))
-            text = _with_references(markdown(part.get("content")) or markdown(part), part)
+            content = part.get("content", value)
+            text = content.get("value") if isinstance(content, dict) else content
+            if not isinstance(text, str):
+                self._keep(kind, part)
+                return
             if isinstance(part.get("vulnerabilities"), list):
                 self.vulnerabilities += part["vulnerabilities"]
-            self._take_words(part, text)
+            self._take_words(part, _with_references(text, part))
         elif kind == "thinking":
-            value = part.get("value")
-            pieces = value if isinstance(value, list) else [value]
-            if not all(isinstance(piece, str | None) for piece in pieces):
-                self.wrong.append("response.value")
-            text = "".join(piece for piece in pieces if isinstance(piece, str))
+            pieces = value if isinstance(value, list) else [value or ""]
+            if not all(isinstance(piece, str) for piece in pieces):
+                self._keep(kind, part)
+                return
             about = {k: v for k, v in part.items() if v and k not in ("kind", "value")}
-            self.flow.append(Thought(text, about))
+            self.flow.append(Thought("".join(pieces), about))
         elif kind == "inlineReference":
             self.flow.append(Kept(part, link_text(part), is_plain(part)))
         elif kind == "clearToPreviousToolInvocation":
             self._clear(part)
         elif kind in DISPLAY:
             # A part that only moves the display, with addresses and markdown as plain texts.
-            compact: dict[str, Any] = {}
-            for name, value in part.items():
-                if name == "uri" and (uri := uri_of(value)):
-                    value = uri
-                elif name == "content" and isinstance(value, dict) and (text := markdown(value)):
-                    value = text
-                if value is not None and value is not False and value != "":
-                    compact[name] = value
+            compact = {k: v for k, v in part.items() if v is not False and v not in (None, "")}
+            if uri := uri_of(part.get("uri")):
+                compact["uri"] = uri
+            if text := markdown(part.get("content")):
+                compact["content"] = text
             self.flow.append(Kept(compact))
         else:
             self._keep(kind, part)
 
-    def _take_bare(self, part: dict[str, Any]) -> None:
-        """Without a kind it is markdown if it has a value, else (in exports) a file tree."""
-        if part.get("kind") is not None:
-            self.wrong.append("response.kind")
-        value = part.get("value")
-        if isinstance(value, str):
-            self._take_words(part, value)
+    def _take_tool(self, part: dict[str, Any]) -> None:
+        run = str_of(part.get("subAgentInvocationId"))
+        native, name = str_of(part.get("toolCallId")), str_of(part.get("toolId"))
+        tool = Tool(len(self.tools), part, native, bare_call_id(native), TOOL_NAMES.get(name, name))
+        if is_sub_agent(part):
+            self._started = run or native
+        elif run:
+            self.runs.setdefault(bare_call_id(run), Run()).tools.append(tool)
             return
-        if value is not None:
-            self.wrong.append("response.value")
-        if "label" in part or "children" in part:
-            self.flow.append(Kept({"kind": "treeData", "treeData": part}))
-        else:
-            self._keep("no kind", part)
+        alike = self._by_call.setdefault(native, [])
+        if part not in alike:  # else the same once more
+            alike.append(part)
+            self.flow.append(tool)
+            self.tools.append(tool)
 
     def _take_words(self, part: dict[str, Any], text: str) -> None:
         """Words of a sub-agent (`fromSubagent` until 1.108, then its run) are not the answer's."""
@@ -198,15 +177,6 @@ class Parts:
             self.flow.append(Kept(part))
         else:
             self.flow.append(Words(text, _about_text(part)))
-
-    def _check_texts(self, part: dict[str, Any], names: tuple[str, ...]) -> None:
-        """Each may be a text, or markdown with a text as its value."""
-        for name in names:
-            value = part.get(name)
-            if type(value) is dict:
-                value = value.get("value")
-            if value is not None and type(value) is not str:
-                self.wrong.append(f"response.{name}")
 
     def _clear(self, part: dict[str, Any]) -> None:
         """What was said since the last call was filtered out of what the person sees."""
@@ -224,10 +194,8 @@ class Parts:
 
     def _keep(self, kind: str, part: dict[str, Any]) -> None:
         self.flow.append(Kept(part, apart=kind in _APART))
-        if kind in edits.KINDS:
-            self.edits.append(part)
-        elif kind == "autoModeResolution":
-            model = part.get("resolvedModel") or (field_of(part.get("resolved"), "id"))
+        if kind == "autoModeResolution":
+            model = part.get("resolvedModel") or field_of(part.get("resolved"), "id")
             self.model = self.model or str_of(model)
         elif kind not in _KEPT:
             self.unknown.append(kind)

@@ -162,15 +162,6 @@ class Turn:
             mode = agent.modes[0] if isinstance(agent.modes[0], str) else None
         return mode or ""
 
-    def wrong_fields(self) -> list[str]:
-        """The paths of values of a wrong type, where the decoder lets everything through."""
-        wrong = self.parts.wrong
-        for entry in entries_of(self.request.variableData):
-            for name in ("kind", "name"):
-                if not isinstance(entry.get(name), str | None):
-                    wrong.append(f"variableData.variables.{name}")
-        return wrong
-
 
 def write_request(turn: Turn, scribe: Scribe) -> None:
     """Everything that one request states, but for the runs of sub-agents."""

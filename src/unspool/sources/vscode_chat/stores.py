@@ -10,10 +10,10 @@ import msgspec
 from unspool.facts import AnyFact
 from unspool.io.databases import DAMAGE, open_database
 from unspool.io.digests import digest
-from unspool.io.door import Flaw, Salvage, read_json, sample
+from unspool.io.door import Flaw, read_json, sample
 from unspool.io.origins import Origin, Tally, Touched, TouchedRow
 from unspool.io.times import format_time, parse_time
-from unspool.io.values import dict_of, field_of
+from unspool.io.values import dict_of, field_of, str_of
 from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat.attachments import without_long_images
 from unspool.sources.vscode_chat.documents import lost, reading_of
@@ -46,7 +46,11 @@ def touched(path: str, position: str) -> Touched | None:
     rows, problem = read_rows(path)
     if problem is not None:
         return None
-    values = {(key, ident): msgspec.json.encode(value) for key, ident, value in _told(rows)}
+    values = {
+        (key, ident): msgspec.json.encode(told)
+        for key, ident, told in _told(rows)
+        if not isinstance(told, Flaw)
+    }
     digests = {
         f"{key} {ident}": digest(value.decode()).hex() for (key, ident), value in values.items()
     }
@@ -67,20 +71,28 @@ def touched(path: str, position: str) -> Touched | None:
 
 
 def _told(rows: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, str, Any]]:
-    """(key, chat, what is said of it) of each chat that the store tells of."""
-    for key, _, salvage in _decoded(rows):
-        for told in salvage.values:
-            if key == _INDEX:
-                for name, entry in dict_of(field_of(told, "entries")).items():
-                    yield key, _entry_session(name, entry), entry
-            else:
-                for chat in _chats(told):
-                    yield key, str(field_of(chat, "sessionId") or ""), chat
-
-
-def _entry_session(name: str, entry: Any) -> str:
-    session = field_of(entry, "sessionId")
-    return session_id(session if isinstance(session, str) else name)
+    """(key, chat, what is said of it) of each chat that the store tells of; a flaw, where it cannot
+    be read."""
+    for key, value in rows:
+        data = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
+        salvage = read_json(without_long_images(data))
+        told = salvage.values[0] if salvage.values and not salvage.lost else None
+        if told is None:
+            yield (
+                key,
+                "",
+                salvage.flaws[0] if salvage.flaws else Flaw("invalid-json", 0, sample(data)),
+            )
+        elif key == _INDEX:
+            for name, entry in dict_of(field_of(told, "entries")).items():
+                session = field_of(entry, "sessionId")
+                yield key, session_id(session if isinstance(session, str) else name), entry
+        else:
+            # An array of chats; by their ids in the oldest stores.
+            by_id = isinstance(told, dict) and not isinstance(told.get("requests"), list)
+            chats = list(told.values()) if by_id else told if isinstance(told, list) else [told]
+            for chat in chats:
+                yield key, str_of(field_of(chat, "sessionId")), chat
 
 
 def read_rows(path: str) -> tuple[list[tuple[str, Any]], tuple[str, str] | None]:
@@ -97,58 +109,34 @@ def read_rows(path: str) -> tuple[list[tuple[str, Any]], tuple[str, str] | None]
         return [], ("unreadable-database", str(error))
 
 
-def _decoded(rows: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, bytes, Salvage]]:
-    for key, value in rows:
-        data = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
-        yield key, data, read_json(without_long_images(data))
-
-
 def rows_facts(rows: Iterable[tuple[str, Any]], origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    for key, data, salvage in _decoded(rows):
-        if salvage.lost or not salvage.values or salvage.values[0] is None:
-            flaws = salvage.flaws or [Flaw("invalid-json", 0, sample(data))]
-            yield lost(origin, tally, flaws[0], 1)
+    folder = folder_of(origin.path)
+    for number, (key, ident, told) in enumerate(_told(rows), 1):
+        if isinstance(told, Flaw):
+            yield lost(origin, tally, told, number)
+            continue
+        # Chats of other agents (copilotcli:/…, claude-code:/…) are kept by those.
+        others = key == _INDEX and (not isinstance(told, dict) or told.get("isExternal"))
+        if others or (origin.only and ident not in origin.only):
+            tally.records += 1
+            tally.noise += 1
         elif key == _INDEX:
-            entries = field_of(salvage.values[0], "entries")
-            folder = folder_of(origin.path)
-            for number, (name, entry) in enumerate(dict_of(entries).items()):
-                tally.records += 1
-                if not isinstance(entry, dict) or entry.get("isExternal"):
-                    # Chats of other agents (copilotcli:/…, claude-code:/…) are kept by those.
-                    tally.noise += 1
-                    continue
-                ident = _entry_session(name, entry)
-                if origin.only and ident not in origin.only:
-                    tally.noise += 1
-                    continue
-                scribe = Scribe((NAME, ident), origin.path, _OFFSET + number)
-                title, timing, stats = (entry.get(name) for name in ("title", "timing", "stats"))
-                if isinstance(title, str) and title:
-                    scribe.note("title", title, BESIDE)
-                created = parse_time(timing.get("created")) if isinstance(timing, dict) else None
-                if created is not None:
-                    scribe.note("started_at", format_time(created), BESIDE)
-                if isinstance(stats, dict) and stats:
-                    scribe.note("edit_stats", stats, BESIDE)
-                if path := path_of(entry.get("workingDirectory")) or folder:
-                    scribe.note("workspace.path", path, BESIDE)
-                tally.noise += not scribe.facts
-                yield from scribe.facts
+            scribe = Scribe((NAME, ident), origin.path, _OFFSET + number)
+            created = parse_time(field_of(told.get("timing"), "created"))
+            about = {
+                "title": str_of(told.get("title")),
+                "started_at": format_time(created),
+                "edit_stats": dict_of(told.get("stats")),
+                "workspace.path": path_of(told.get("workingDirectory")) or folder,
+            }
+            scribe.notes(about, BESIDE)
+            tally.records += 1
+            tally.noise += not scribe.facts
+            yield from scribe.facts
+        elif isinstance(told, dict):
+            yield from reading_of(told, origin, tally).facts()
         else:
-            for number, chat in enumerate(_chats(salvage.values[0])):
-                if origin.only and field_of(chat, "sessionId") not in origin.only:
-                    continue
-                if isinstance(chat, dict):
-                    yield from reading_of(chat, origin, tally).facts()
-                else:
-                    yield lost(origin, tally, Flaw("not-a-chat", 2 + number, sample(str(chat))))
-
-
-def _chats(value: Any) -> list[Any]:
-    """An array of chats; by their ids in the oldest stores."""
-    if isinstance(value, dict):
-        return [value] if isinstance(value.get("requests"), list) else list(value.values())
-    return value if isinstance(value, list) else [value]
+            yield lost(origin, tally, Flaw("not-a-chat", number, sample(str(told))))
 
 
 def session_id(name: str) -> str:

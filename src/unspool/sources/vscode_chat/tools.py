@@ -23,10 +23,8 @@ from unspool.sources.vscode_chat.parts import Tool
 from unspool.sources.vscode_chat.uris import markdown
 
 _MESSAGES = frozenset(("invocation", "past_tense", "origin_message"))
-_OURS = {theirs: ours for ours, theirs in CALL.items()} | dict.fromkeys(
-    ("kind", "toolCallId", "resultDetails"), ""
-)
-"""In the part of a call → in its `extra`; empty where it has a place of its own."""
+_OURS = {theirs: ours for ours, theirs in CALL.items()}
+"""In the part of a call → in its `extra`."""
 _TELLING = frozenset(("pastTenseMessage", "resultDetails", "toolSpecificData", "result"))
 _DENIED, _SKIPPED = 0, 5
 _TEXT_NODE, _IMAGE_PIECE = 2, 3
@@ -156,17 +154,19 @@ def _call_extra(tool: Tool, ident: str, told: bool) -> dict[str, Any] | None:
     extra: dict[str, Any] = {}
     left: dict[str, Any] = {}
     for theirs, value in tool.part.items():
-        if value is None or value == "":
+        ours = _OURS.get(theirs, "")
+        if ours in _MESSAGES and isinstance(field_of(value, "value"), str):
+            value = value["value"]
+        if value is None or value == "" or theirs in ("kind", "resultDetails"):
             continue
-        ours = _OURS.get(theirs)
-        if ours is None:
-            if not (theirs == "isComplete" and value is True) and not (theirs == "result" and told):
-                left[theirs] = value
-        elif ours in _MESSAGES and type(value) is not str:
-            if text := markdown(value):
-                extra[ours] = text
-        elif ours:
+        if ours:
             extra[ours] = value
+        elif not (
+            (theirs == "toolCallId" and type(value) is str)
+            or (theirs == "isComplete" and value is True)
+            or (theirs == "result" and told)
+        ):
+            left[theirs] = value
     if tool.id not in ("", ident):
         extra["ui_call"] = tool.native
     if left:
