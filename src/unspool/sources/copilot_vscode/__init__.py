@@ -119,7 +119,7 @@ def _read(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     elif shape == "store":
         yield from read_store(origin, tally, PRODUCT)
     elif shape == "traces":
-        yield from read_traces(origin, tally, PRODUCT)
+        yield from read_traces(origin, tally)
     elif shape == "memory":
         # Markdown that the memory tool saved for one chat.
         with open_origin(origin.path) as file:

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from unspool.facts import AnyFact, Problem, Rank
-from unspool.io.door import iter_json_lines
+from unspool.io.door import iter_json_lines, read_json
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.sources.copilot_cli.texts import plain, whole_number
-from unspool.sources.copilot_vscode.traces import said_in
+from unspool.sources.otel.messages import messages_of
 from unspool.sources.scribe import Scribe
 
 _FIELDS = ("ts", "sid", "spanId", "attrs")
@@ -78,8 +78,12 @@ def _user(line: Line, scribe: Scribe, ident: str) -> None:
 
 
 def _response(line: Line, scribe: Scribe, ident: str) -> None:
-    said = said_in(line.attrs.get("response"))
-    scribe.message(id=f"{ident}:answer", role="assistant", text=said.text, thinking=said.thinking)
+    response = plain(line.attrs.get("response"))
+    cut = read_json(response.encode("utf-8", "replace"), recover=True).values
+    said, _ = messages_of(cut[0] if cut else response, "assistant")
+    text = "\n".join(one.text for one in said if one.text)
+    thinking = "\n\n".join(one.thinking for one in said if one.thinking)
+    scribe.message(id=f"{ident}:answer", role="assistant", text=text, thinking=thinking)
 
 
 def _request(line: Line, scribe: Scribe, ident: str) -> None:

@@ -98,7 +98,7 @@ class History:
             rest = unescaped(rest)
         if isinstance(rest, str):
             rest = ("[" if shared else "") + rest + closing
-        messages, is_cut = _messages(rest, "user")
+        messages, is_cut = messages_of(rest, "user")
         if not shared:
             self._begin()
         self.text = text if closing and not is_cut else ""
@@ -142,13 +142,13 @@ def exchange_of(item: Item, history: History) -> Exchange:
     """The contents of a span, wherever its convention puts them."""
     shared, listed, is_cut = history.take(item.attributes.get(INPUT))
     given = history.given
-    answers, _ = _messages(item.attributes.get(_OUTPUT), "assistant")
+    answers, _ = messages_of(item.attributes.get(_OUTPUT), "assistant")
     for event in item.events:
         if event.name == "gen_ai.client.inference.operation.details":
             if not given:
                 shared, listed, _ = history.take(event.attributes.get(INPUT))
                 given = history.given
-            answers = answers or _messages(event.attributes.get(_OUTPUT), "assistant")[0]
+            answers = answers or messages_of(event.attributes.get(_OUTPUT), "assistant")[0]
     if not given and not answers:
         older, answers = _of_events(item.events)
         if not older and not answers:
@@ -168,7 +168,7 @@ def exchange_of(item: Item, history: History) -> Exchange:
     return Exchange(systems, history.given, ids, shared, answer, is_cut)
 
 
-def _messages(value: Any, role: str) -> tuple[list[Said], bool]:
+def messages_of(value: Any, role: str) -> tuple[list[Said], bool]:
     """The messages of a list, and whether it is cut off."""
     if value in (None, ""):
         return [], False
@@ -198,14 +198,14 @@ def _of_events(events: list[Event]) -> tuple[list[Said], list[Said]]:
         elif event.name in ("gen_ai.content.prompt", "gen_ai.content.completion"):
             name = event.name.replace("content.", "")
             role = "user" if name == "gen_ai.prompt" else "assistant"
-            (given if role == "user" else answers).extend(_messages(value.get(name), role)[0])
+            (given if role == "user" else answers).extend(messages_of(value.get(name), role)[0])
     return given, answers
 
 
 def _of_attributes(item: Item) -> tuple[list[Said], list[Said]]:
     """`gen_ai.prompt`, `gen_ai.completion`, and the same with a number for each message."""
-    given = _messages(item.attributes.get("gen_ai.prompt"), "user")[0]
-    answers = _messages(item.attributes.get("gen_ai.completion"), "assistant")[0]
+    given = messages_of(item.attributes.get("gen_ai.prompt"), "user")[0]
+    answers = messages_of(item.attributes.get("gen_ai.completion"), "assistant")[0]
     numbered: dict[tuple[str, int], dict[str, Any]] = {}
     for name, value in item.attributes.items():
         if field := _NUMBERED.fullmatch(name):
