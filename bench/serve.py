@@ -37,8 +37,9 @@ SOURCES = ("claude-code", "cursor", "copilot-cli", "codex", "vscode-chat")
 def generate(folder: Path) -> None:
     """A store of a million messages, as sync would have written them."""
     from unspool.reduce.totals import complete
-    from unspool.store.conversations import catch_up, put_trajectory
+    from unspool.store.conversations import catch_up, put_rows
     from unspool.store.opening import opened, transaction
+    from unspool.store.rows import make_rows
     from unspool.trajectory import Message, ToolCall, ToolFunction, Trajectory, Usage, Workspace
 
     rng = random.Random(7)
@@ -91,9 +92,9 @@ def generate(folder: Path) -> None:
         for first in range(0, CONVERSATIONS, 200):
             with transaction(connection):
                 for number in range(first, min(first + 200, CONVERSATIONS)):
-                    put_trajectory(connection, conversation(number, MESSAGES), [])
+                    put_rows(connection, make_rows(conversation(number, MESSAGES)), [])
         with transaction(connection):
-            put_trajectory(connection, conversation(CONVERSATIONS, 5000), [])
+            put_rows(connection, make_rows(conversation(CONVERSATIONS, 5000)), [])
         catch_up(connection)
 
 

@@ -93,11 +93,13 @@ def run_search(messages: int = SEARCHED) -> list[Row]:
 
 
 def _search(store: Path, count: int) -> list[Row]:
+    from unspool.store.conversations import WORDS, catch_up
     from unspool.store.opening import opened
     from unspool.store.search import search
 
     with opened(store) as connection:
         _fill(connection, count)
+        catch_up(connection, [WORDS])
         rows: list[Row] = [("search: messages", f"{count:,}")]
         for what, query in (
             ("a common word", "result"),
@@ -131,4 +133,3 @@ def _fill(connection: sqlite3.Connection, count: int) -> None:
                 (number + 1, number),
             )
             connection.execute("INSERT INTO texts (id, typed) VALUES (?, ?)", (number + 1, text))
-        connection.execute("INSERT INTO words (words) VALUES ('rebuild')")

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from unspool.link import link
 from unspool.pipeline.collect import Collection, rebuild
 from unspool.pipeline.discover import discover
 from unspool.pipeline.finish import finish
+from unspool.store.conversations import put_rows
+from unspool.store.rows import make_rows
 from unspool.trajectory import Trajectory
 
 CASES = Path(__file__).parent / "cases"
@@ -121,3 +124,8 @@ def plain(trajectories: Iterable[Trajectory], root: Path | str = "") -> list[dic
 def run_case(case: Path) -> list[dict[str, Any]]:
     folder = case / "input"
     return plain(reduce_all(facts_of(origins_of(folder))), folder)
+
+
+def put_trajectory(connection: sqlite3.Connection, trajectory: Trajectory) -> None:
+    """A conversation into a store, as if it had been read."""
+    put_rows(connection, make_rows(trajectory), [])

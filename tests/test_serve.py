@@ -25,7 +25,7 @@ import jsonschema
 import pytest
 
 from tests.conversations import sample
-from tests.harness import CASES
+from tests.harness import CASES, put_trajectory
 from tests.served import Server, fill, serving
 from unspool.cli.sync import sync
 from unspool.errors import TookTooLong
@@ -39,7 +39,6 @@ from unspool.serve.openapi import STREAMS, description
 from unspool.serve.page import version
 from unspool.serve.queries import FiguresQuery, RawQuery
 from unspool.serve.readers import Readers
-from unspool.store.conversations import put_trajectory
 from unspool.store.ids import shown_id
 from unspool.store.opening import transaction, writing
 from unspool.trajectory import encode_trajectory
@@ -238,11 +237,11 @@ def test_figures_hold_until_something_changes(tmp_path: Path) -> None:
     root, children = sample()
     with writing(tmp_path / "store.db") as connection:
         with transaction(connection):
-            put_trajectory(connection, root, [])
+            put_trajectory(connection, root)
         before = figures(connection, FiguresQuery(by="source"))
         assert figures(connection, FiguresQuery(by="source")) is before
         with transaction(connection):
-            put_trajectory(connection, children[0], [])
+            put_trajectory(connection, children[0])
         after = figures(connection, FiguresQuery(by="source"))
     assert after.rows[0].subagents == before.rows[0].subagents + 1
 

@@ -45,6 +45,7 @@ NOT_COMPARED = (
     "activity",
     "cursors",
     "sqlite",
+    "indexed",
     "words",
     "pieces",
 )

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from unspool.store.conversations import put_trajectory
+from tests.harness import put_trajectory
+from unspool.store.conversations import WORDS, catch_up
 from unspool.store.opening import transaction, writing
 from unspool.trajectory import (
     FileTouch,
@@ -73,5 +74,6 @@ def store(tmp_path: Path) -> Any:
                     model="who-knows-1",
                 ),
             ):
-                put_trajectory(connection, trajectory, [])
+                put_trajectory(connection, trajectory)
+        catch_up(connection, [WORDS])
         yield connection

@@ -6,10 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.harness import put_trajectory
 from tests.store.conftest import made
 from tests.store.test_sync import run
 from unspool.store.changes import changes_after, drop_old_changes, follow, last_change
-from unspool.store.conversations import put_trajectory, remove
+from unspool.store.conversations import remove
 from unspool.store.events import Event, iter_events, position, put_events, put_position
 from unspool.store.opening import reading, transaction, writing
 
@@ -19,7 +20,7 @@ def test_writing_and_removing_is_told_in_order(tmp_path: Path) -> None:
         one = made("c1", "claude-code", "Hello", "Hi")
         for _ in range(2):
             with transaction(connection):
-                put_trajectory(connection, one, [])
+                put_trajectory(connection, one)
         with transaction(connection):
             remove(connection, "claude_code:c1")
         news = changes_after(connection, 0)
@@ -35,7 +36,7 @@ def test_writing_and_removing_is_told_in_order(tmp_path: Path) -> None:
 def test_what_is_rolled_back_is_not_told(tmp_path: Path) -> None:
     def fail(connection: object) -> None:
         with transaction(connection):  # type: ignore[arg-type]
-            put_trajectory(connection, made("c1", "claude-code", "a", "b"), [])  # type: ignore[arg-type]
+            put_trajectory(connection, made("c1", "claude-code", "a", "b"))  # type: ignore[arg-type]
             raise KeyError
 
     with writing(tmp_path / "s.db") as connection:
@@ -48,7 +49,7 @@ def test_a_reader_that_was_away_too_long_begins_anew(tmp_path: Path) -> None:
     with writing(tmp_path / "s.db") as connection:
         with transaction(connection):
             for number in range(4):
-                put_trajectory(connection, made(f"c{number}", "claude-code", "a", "b"), [])
+                put_trajectory(connection, made(f"c{number}", "claude-code", "a", "b"))
         connection.execute("UPDATE changes SET at = '2020-01-01T00:00:00.000Z' WHERE seq <= 2")
         drop_old_changes(connection)
         assert changes_after(connection, 1).reset
@@ -77,7 +78,7 @@ def test_another_connection_follows(tmp_path: Path) -> None:
         started.wait(10)
         for number in range(3):
             with transaction(connection):
-                put_trajectory(connection, made(f"c{number}", "claude-code", "a", "b"), [])
+                put_trajectory(connection, made(f"c{number}", "claude-code", "a", "b"))
         thread.join(10)
     assert seen == ["claude_code:c0", "claude_code:c1", "claude_code:c2"]
 
@@ -87,7 +88,7 @@ def test_events_are_kept_one_by_one_and_read_back(tmp_path: Path) -> None:
     key = ("claude-code", "c1")
     lines = [b'{"hook_event_name":"Stop"}\n', b"no json\n"]
     with writing(path) as connection, transaction(connection):
-        put_trajectory(connection, made("c1", "claude-code", "a", "b"), [])
+        put_trajectory(connection, made("c1", "claude-code", "a", "b"))
         (ident,) = connection.execute(
             "INSERT INTO origins (path, name, source, size_bytes, mtime_ns, read_bytes, tail_hash,"
             " first_seen, last_read) VALUES ('log', 'log', '', 0, 0, 0, '', '', '') RETURNING id"

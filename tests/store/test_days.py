@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.harness import corpus
+from tests.harness import corpus, put_trajectory
 from tests.store.conftest import made
 from tests.store.test_sync import sync
 from unspool.io.times import parse_time
-from unspool.store.conversations import put_trajectory
 from unspool.store.filters import Filters
 from unspool.store.opening import reading, transaction
 from unspool.store.prices import rates_of
@@ -73,7 +72,7 @@ def overnight() -> Trajectory:
 def put(store: Any, *trajectories: Trajectory) -> None:
     with transaction(store):
         for trajectory in trajectories:
-            put_trajectory(store, trajectory, [])
+            put_trajectory(store, trajectory)
 
 
 def days(store: Any, **filters: Any) -> dict[str, Figures]:

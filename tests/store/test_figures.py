@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from tests.harness import put_trajectory
 from tests.store.conftest import made
 from tests.test_extract import ENV, conversation
 from tests.test_front import on_a_terminal
 from unspool.io.times import parse_time
 from unspool.store.align import align, align_all, candidates, in_order
-from unspool.store.conversations import put_trajectory
 from unspool.store.filters import Filters
 from unspool.store.opening import transaction
 from unspool.store.prices import rates_of
@@ -52,8 +52,8 @@ def test_tokens_that_a_parent_counts_already_are_not_added(store: Any) -> None:
     child = made("p1/s1", "copilot-cli", "look", "seen", model="gpt-5")
     child.parent = Link("p1")
     with transaction(store):
-        put_trajectory(store, parent, [])
-        put_trajectory(store, child, [])
+        put_trajectory(store, parent)
+        put_trajectory(store, child)
     filters = Filters(source="copilot-cli")
     (row,) = [row for row in stats(store, "model", filters) if row.name == "gpt-5"]
     assert row.prompt_tokens == 1000
@@ -100,7 +100,7 @@ def test_alignment(store: Any) -> None:
 def test_equal_commands_are_no_evidence(store: Any) -> None:
     with transaction(store):
         for ident, source in (("c8", "claude-code"), ("k8", "cursor")):
-            put_trajectory(store, made(ident, source, "/compact", "Compacted."), [])
+            put_trajectory(store, made(ident, source, "/compact", "Compacted."))
     found = align(store, "claude_code:c8", "cursor:k8").correlations
     assert "/compact" not in {c.left for c in found if c.type == "semantic"}
 
@@ -136,7 +136,7 @@ def test_confidence_falls_with_the_difference(store: Any) -> None:
         stamp = f"2026-03-04T10:00:{1 + seconds:06.3f}Z"
         one.messages = [Message("user", "hm, look", typed="hm, look", timestamp=stamp, turn=0)]
         with transaction(store):
-            put_trajectory(store, one, [])
+            put_trajectory(store, one)
         correlations = align(store, "claude_code:c1", f"cursor:x{number}").correlations
         best = [c.confidence for c in correlations if c.type == "temporal" and c.left == "prompt"]
         found.append(max(best, default=0.0))
@@ -149,7 +149,7 @@ def test_candidates_share_a_workspace_by_path_or_hash_and_any_day(store: Any) ->
     late.workspace = Workspace(path="/w/app", hash="of its own")
     late.started_at = "2026-03-03T23:00:00.000Z"  # begun the day before
     with transaction(store):
-        put_trajectory(store, late, [])
+        put_trajectory(store, late)
     assert ("claude_code:c1", "vscode_chat:n1") in candidates(store, Filters())
 
 
@@ -165,7 +165,7 @@ def test_many_conversations_have_few_candidates(store: Any) -> None:
                     for message in one.messages:
                         message.timestamp = stamp
                     one.started_at = one.ended_at = stamp
-                    put_trajectory(store, one, [])
+                    put_trajectory(store, one)
         since = Filters(since=parse_time("2026-04-01T00:00:00Z"))
         return len(candidates(store, since))
 
@@ -211,8 +211,8 @@ def test_what_each_model_did(store: Any) -> None:
     child.model_usage = None
     child.parent = Link("s1")
     with transaction(store):
-        put_trajectory(store, silent, [])
-        put_trajectory(store, child, [])
+        put_trajectory(store, silent)
+        put_trajectory(store, child)
     rows = {row.name: row for row in stats(store, "model", Filters())}
     sonnet, other, silent_row = rows["claude-sonnet-4-5"], rows["who-knows-1"], rows["no-usage-1"]
     assert (sonnet.conversations, sonnet.turns, sonnet.tool_calls, sonnet.tool_failures) == (

@@ -139,7 +139,7 @@ def test_an_older_store_that_is_read_only(store: Path) -> None:
         connection.execute("PRAGMA user_version = 0")
     store.chmod(0o400)
     store.parent.chmod(0o500)
-    are_one_line(on(store, ("stats",)), "older version")
+    are_one_line(on(store, ("stats",)), "before the first release")
     store.parent.chmod(0o700)
 
 

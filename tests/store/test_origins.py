@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +17,6 @@ from tests.telemetry import write
 from tests.test_extract import ENV, conversation
 from unspool.store.maintenance import rebuild
 from unspool.store.opening import reading, writing
-from unspool.store.schema import MIGRATIONS, migrate
 from unspool.store.survey import survey
 from unspool.store.sync import Sync
 
@@ -190,14 +188,6 @@ def test_worker_processes_read_the_same(tmp_path: Path, monkeypatch: pytest.Monk
     assert stored(tmp_path / "workers.db") == stored(tmp_path / "alone.db")
     assert stored(tmp_path / "workers.db") == _sorted(unspool.extract(home))
     sound(tmp_path / "workers.db")
-
-
-def test_versions_migrate_once_for_two_programs(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    first = sqlite3.connect(path, isolation_level=None)
-    second = sqlite3.connect(path, isolation_level=None)
-    assert migrate(first) == len(MIGRATIONS)
-    assert migrate(second) == 0
 
 
 def test_a_log_that_is_not_recognised_while_it_grows(tmp_path: Path) -> None:

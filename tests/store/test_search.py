@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from tests.harness import CASES
+from tests.harness import CASES, put_trajectory
 from tests.store.conftest import made
 from tests.store.test_sync_odd import talk
 from tests.telemetry import write
 from tests.test_extract import ENV
 from tests.test_front import on_a_terminal
 from unspool.io.times import parse_time
-from unspool.store.conversations import put_trajectory, remove
+from unspool.store.conversations import INDEXES, remove
 from unspool.store.filters import Filters, where
 from unspool.store.maintenance import verify
 from unspool.store.opening import transaction, writing
@@ -70,8 +70,8 @@ def test_no_query_is_a_syntax_error(store: Any, query: str) -> None:
 )
 def test_what_no_spaces_part_is_found_as_a_piece(store: Any, query: str, found: list[str]) -> None:
     with transaction(store):
-        put_trajectory(store, made("j1", "cursor", "请修复 the 限流器 limiter", "好的。"), [])
-        put_trajectory(store, made("j2", "cursor", "데이터를 ติดตั้งแล้ว -> 🎉", "Ok."), [])
+        put_trajectory(store, made("j1", "cursor", "请修复 the 限流器 limiter", "好的。"))
+        put_trajectory(store, made("j2", "cursor", "데이터를 ติดตั้งแล้ว -> 🎉", "Ok."))
     assert ids(search(store, query)) == found
     for hit in search(store, query).hits:
         assert OPEN in hit.snippet
@@ -196,7 +196,11 @@ def test_a_piece_stands_in_one_place(store: Any) -> None:
 
 
 def _due(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("SELECT count(*) FROM pieces_due").fetchone()[0])
+    (count,) = connection.execute(
+        "SELECT count(DISTINCT conversation_id) FROM texts JOIN messages USING (id)"
+        " WHERE id > (SELECT up_to FROM indexed WHERE name = 'pieces')"
+    ).fetchone()
+    return int(count)
 
 
 def _found(connection: sqlite3.Connection, query: str) -> list[str]:
@@ -227,84 +231,36 @@ def _words(connection: sqlite3.Connection, query: str) -> list[str]:
     return ids(search(connection, query))
 
 
-def _all_texts(connection: sqlite3.Connection) -> list[Any]:
-    query = (
-        "SELECT m.conversation_id, m.message_index, t.* FROM texts t JOIN messages m USING (id)"
-        " ORDER BY 1, 2"
-    )
-    return [row[:2] + row[3:] for row in connection.execute(query)]
-
-
-def test_a_first_list_leaves_texts_to_whoever_asks_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are found then as if they had been written at once, whatever happened meanwhile."""
-    monkeypatch.setattr("unspool.store.readers.WORTH_WORKERS_BYTES", 0)
+def test_words_may_wait_until_somebody_asks_for_them(tmp_path: Path) -> None:
+    """They are found then as if they had been indexed at once, whatever happened meanwhile."""
     home = tmp_path / "home"
     for name in ("one", "two", "three"):
         write(home / f"{name}.jsonl", talk(f"alphabet {name}", name))
     with writing(tmp_path / "s.db") as connection:
-        Sync(connection, later=True).run([str(home)])
-        assert connection.execute("SELECT count(*) FROM texts_due").fetchone() == (3,)
-        assert connection.execute("SELECT count(*) FROM texts").fetchone() == (0,)
+        Sync(connection, indexes=()).run([str(home)])
         write(home / "one.jsonl", talk("beta one", "one"))
-        (home / "two.jsonl").unlink()
         remove(connection, "copilot_telemetry:two")
-        Sync(connection, later=True).run([str(home)])
-        assert connection.execute("SELECT * FROM texts_due").fetchall() == [
-            ("copilot_telemetry:three",)
-        ]
-        assert _words(connection, "alphabet") == ["three"]
+        Sync(connection, indexes=()).run([str(home)])
+        connection.execute("PRAGMA query_only = ON")
+        assert not search(connection, "alphabet").complete
+        connection.execute("PRAGMA query_only = OFF")
+        found = search(connection, "alphabet")
+        assert (ids(found), found.complete) == (["three"], True)
         assert (_words(connection, "beta"), _found(connection, "eta o")) == (["one"], ["one"])
         assert verify(connection) == []
-        texts = _all_texts(connection)
-    with writing(tmp_path / "fresh.db") as connection:
-        Sync(connection).run([str(home)])
-        assert _all_texts(connection) == texts != []
 
 
-def test_a_damaged_conversation_keeps_nobody_from_searching(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("unspool.store.readers.WORTH_WORKERS_BYTES", 0)
-    home = tmp_path / "home"
-    for name in ("one", "two"):
-        write(home / f"{name}.jsonl", talk(f"alphabet {name}", name))
-    with writing(tmp_path / "s.db") as connection:
-        Sync(connection, later=True).run([str(home)])
-        connection.execute(
-            "UPDATE trajectories SET data = substr(data, 1, 20) WHERE conversation_id LIKE '%one'"
-        )
-        assert _words(connection, "alphabet") == ["two"]
-        assert any("one" in finding for finding in verify(connection))
-
-
-def test_a_store_that_has_texts_gets_the_new_ones_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A server may be running on it, which only reads."""
-    monkeypatch.setattr("unspool.store.readers.WORTH_WORKERS_BYTES", 0)
+def test_numbers_of_messages_that_are_gone_are_not_given_again(tmp_path: Path) -> None:
+    """The indexes would take the new ones for known."""
     home = tmp_path / "home"
     write(home / "one.jsonl", talk("alphabet one", "one"))
     with writing(tmp_path / "s.db") as connection:
-        Sync(connection).run([str(home)])
+        Sync(connection, indexes=INDEXES).run([str(home)])
+        remove(connection, "copilot_telemetry:one")
         write(home / "two.jsonl", talk("alphabet two", "two"))
-        Sync(connection, later=True).run([str(home)])
-        assert connection.execute("SELECT count(*) FROM texts_due").fetchone() == (0,)
-
-
-def test_what_cannot_be_made_searchable_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("unspool.store.readers.WORTH_WORKERS_BYTES", 0)
-    write(tmp_path / "home" / "a.jsonl", talk("alphabet", "one"))
-    with writing(tmp_path / "s.db") as connection:
-        Sync(connection, later=True).run([str(tmp_path / "home")])
-        connection.execute("PRAGMA query_only = ON")
-        assert search(connection, "alphabet").unsearchable == 1
-        connection.execute("PRAGMA query_only = OFF")
-        found = search(connection, "alphabet")
-        assert (ids(found), found.unsearchable) == (["one"], 0)
+        Sync(connection).run([str(home)])
+        assert (_words(connection, "alphabet"), _found(connection, "lphabet")) == (["two"], ["two"])
+        assert verify(connection) == []
 
 
 def test_pieces_are_found_in_a_store_that_cannot_be_written(tmp_path: Path) -> None:
@@ -337,7 +293,7 @@ def test_a_hit_fits_its_line_on_a_terminal(store: Any, tmp_path: Path) -> None:
     long = made(ident, "claude-code", "fix the funnel", "Done.")
     long.title = "限流器 and all that belongs to it, told at length " * 2
     with transaction(store):
-        put_trajectory(store, long, [])
+        put_trajectory(store, long)
     asked = ["search", "funnel", "--store", str(tmp_path / "s.db")]
     text = on_a_terminal(asked, COLUMNS="60")
     first = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()[0]
@@ -375,7 +331,7 @@ def test_references_have_a_kind_and_a_value_whoever_tells_them(tmp_path: Path) -
     ]
     with writing(tmp_path / "store.db") as store:
         with transaction(store):
-            put_trajectory(store, trajectory, [])
+            put_trajectory(store, trajectory)
         rows = store.execute("SELECT kind, value FROM git_references ORDER BY rowid").fetchall()
     assert rows == [("commit", "0a1b2c3"), ("pr", "12"), ("pr", "13"), ("issue", "4")]
 

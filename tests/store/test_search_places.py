@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import put_trajectory
 from unspool.store import search as searching
-from unspool.store.conversations import catch_up, put_trajectory
+from unspool.store.conversations import catch_up
 from unspool.store.filters import Filters
 from unspool.store.opening import opened, reading, transaction
 from unspool.store.search import CLOSE, OPEN, Found, search
@@ -38,9 +39,11 @@ def conversation(number: int) -> Trajectory:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("search") / "store.db"
-    with opened(path) as connection, transaction(connection):
-        for number in range(60):
-            put_trajectory(connection, conversation(number), [])
+    with opened(path) as connection:
+        with transaction(connection):
+            for number in range(60):
+                put_trajectory(connection, conversation(number))
+        catch_up(connection, ["words"])
     return path
 
 
@@ -99,7 +102,7 @@ def test_the_latest_come_first_and_once_whatever_the_filter(
             made = conversation(number)
             made.messages = made.messages[:messages]
             with transaction(connection):
-                put_trajectory(connection, made, [])
+                put_trajectory(connection, made)
         catch_up(connection)
         for few in (0, 10**9):
             monkeypatch.setattr(searching, "_FEW", few)

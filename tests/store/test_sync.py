@@ -22,8 +22,8 @@ from unspool.store.conversations import get_trajectory
 from unspool.store.intake import Report
 from unspool.store.maintenance import rebuild
 from unspool.store.opening import reading, writing
-from unspool.store.schema import FIRST, newest
 from unspool.store.sync import Sync
+from unspool.store.tables import VERSION
 from unspool.trajectory import Trajectory
 
 
@@ -247,7 +247,7 @@ def test_a_full_disk_is_one_line(home: Path, tmp_path: Path) -> None:
 def test_a_store_from_a_newer_version_is_one_line(tmp_path: Path) -> None:
     store = tmp_path / "s.db"
     connection = sqlite3.connect(store)
-    connection.execute(f"PRAGMA user_version = {newest() + 1}")
+    connection.execute(f"PRAGMA user_version = {VERSION + 1}")
     connection.close()
     with pytest.raises(StoreError, match="newer"), writing(store):
         pass
@@ -263,9 +263,8 @@ def test_what_is_no_store_is_one_line(tmp_path: Path) -> None:
 
 def test_a_store_from_before_the_first_release_is_one_line(tmp_path: Path) -> None:
     store = tmp_path / "s.db"
-    connection = sqlite3.connect(store)
-    connection.execute(f"PRAGMA user_version = {FIRST - 1}")
-    connection.close()
+    with writing(store) as connection:
+        connection.execute(f"PRAGMA user_version = {VERSION - 1}")
     with pytest.raises(StoreError, match="sync"), writing(store):
         pass
 

@@ -15,7 +15,7 @@ from unspool.store.filters import Filters
 from unspool.store.opening import reading
 from unspool.store.search import CLOSE, FIELDS, OPEN, RANKED, Hit, Mode, search
 from unspool.views.characters import one_line
-from unspool.views.figures import day_and_time, plural
+from unspool.views.figures import day_and_time
 
 EXAMPLES = """
 \b
@@ -68,9 +68,8 @@ def command(
         result = search(connection, query, mode, fields or FIELDS, Filters(**filters), limit)
         # A person has no need of all of an id, and a line has no room for it.
         shown = short_names(connection) if columns() else {}
-    if result.unsearchable:
-        waiting = plural(result.unsearchable, "conversation is", "conversations are")
-        say(f"unspool: {waiting} not searched: the store cannot be written", err=True)
+    if not result.complete:
+        say("unspool: not everything is searched: the store cannot be written", err=True)
     if as_json:
         rows = []
         for hit in result.hits:

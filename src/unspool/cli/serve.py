@@ -17,7 +17,7 @@ from unspool.errors import MissingExtra, NothingToRead, UsageError
 from unspool.hooks.spool import Layout
 from unspool.live.daemon import is_running
 from unspool.serve.guard import is_loopback
-from unspool.store.conversations import caught_up
+from unspool.store.conversations import WORDS, caught_up
 from unspool.store.opening import reading
 
 EXAMPLES = """
@@ -59,7 +59,7 @@ def command(
             raise UsageError("nothing to serve without a store")
         sync([], path)
     with reading(path) as connection:
-        caught_up(connection, pieces=False)  # the server itself only reads
+        caught_up(connection, WORDS)  # the server itself only reads
     listener = listen(host, port)
     port = listener.getsockname()[1]
     token = secrets.token_urlsafe(24) if wants_token or not is_loopback(host) else None

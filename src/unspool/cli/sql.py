@@ -25,7 +25,6 @@ from unspool.pipeline.job import Job
 from unspool.pipeline.output import write_output
 from unspool.sinks import load_combine
 from unspool.sinks.parquet.rows import TABLES
-from unspool.store.conversations import caught_up
 from unspool.store.opening import reading
 from unspool.store.tables import RELATIONS, columns_of, iter_values
 from unspool.views.characters import one_line
@@ -91,7 +90,6 @@ def _of_store(query: str, path: Path) -> dict[str, Any]:
     everything = not words.isdisjoint(("query", "query_table"))
     tables: dict[str, Any] = {}
     with reading(path) as connection:
-        caught_up(connection, pieces=False)  # of `texts`
         connection.execute("BEGIN")  # one state of the store, though a sync goes on
         for name in RELATIONS:
             columns = columns_of(connection, name)

@@ -11,6 +11,7 @@ from unspool.cli.screen import Display, print_json, say_rows
 from unspool.errors import NothingToRead, QueueError, StoreError
 from unspool.inspect.scan import found_paths, is_there, usual_places
 from unspool.live.drain import drain, has_arrived
+from unspool.store.conversations import INDEXES, WORDS, is_new
 from unspool.store.intake import Report
 from unspool.store.opening import writing
 from unspool.store.survey import Survey, survey
@@ -74,7 +75,8 @@ def sync(
 ) -> Report:
     """Bring the store at `path` up to date, with progress on a terminal.
 
-    Unless it is to be `complete`, it is left to the search to index what is new, if ever one is made.
+    Unless it is to be `complete`, some indexes are left to the search, if ever one is made: `pieces`,
+    and in a new store `words`.
     """
     places = usual_places() if not paths else []
     # A place that is no longer there is looked at as well: what it held is gone.
@@ -85,9 +87,9 @@ def sync(
         drain(connection, path, raw)
         changes = survey(connection, tops)
         progress = display.start(sum(changed.size_bytes for changed in changes.changed))
-        return Sync(
-            connection, raw=raw, progress=progress, pieces=complete, later=not complete
-        ).run([], changes)
+        # Only in a new store: a server that runs on an older one only reads, and would miss the rest.
+        indexes = INDEXES if complete else () if is_new(connection) else (WORDS,)
+        return Sync(connection, raw, progress, indexes).run([], changes)
 
 
 def take_arrived(path: Path) -> None:

@@ -38,18 +38,11 @@ MOST_DEATHS = 3
 Answer = tuple[Key, Conversation | str]
 
 
-class Here:
+class Here(Reducer):
     """No pool: this process reduces."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self.reducer = Reducer(connection, HOT_BYTES, ending_of)
-
-    def reduce(self, wanted: Wanted) -> Iterator[Answer]:
-        for key, patches in wanted.items():
-            yield key, _made(self.reducer, key, patches)
-
-    def forget(self, keys: Collection[Key] | None) -> None:
-        self.reducer.hot.forget(keys)
+        super().__init__(connection, HOT_BYTES, ending_of)
 
     def awake(self) -> None: ...
 
@@ -60,16 +53,6 @@ class Here:
         return False
 
     def close(self) -> None: ...
-
-
-def _made(reducer: Reducer, key: Key, patches: Any) -> Conversation | str:
-    """The conversation, or why it cannot be made; trouble with the store itself is raised."""
-    try:
-        return reducer.reduce(key, patches)
-    except (sqlite3.Error, OSError):
-        raise
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
 
 
 class Pool:
@@ -225,10 +208,10 @@ def _serve(pipe: Connection, store: Path, hot_bytes: int) -> None:
                 connection = connect_for_reading(store)
                 connection.execute("PRAGMA cache_size = -2000")  # every block is read once
                 reducer = Reducer(connection, hot_bytes, ending_of)
-            reducer.hot.forget(forgotten)
+            reducer.forget(forgotten)
             for key, patches in request:
                 reach("reduce-asked")
-                made = _made(reducer, key, patches)
+                made = reducer.make(key, patches)
                 reach("reduce-made")
                 pipe.send((key, made))
                 del made  # or it would be in memory until the next one is made

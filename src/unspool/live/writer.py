@@ -27,6 +27,7 @@ from unspool.live.states import ends_turn, put_ending, put_states
 from unspool.live.traces import put_database_traces
 from unspool.store.batches import Batch, Began, Item
 from unspool.store.blocks import decode_block, expand, iter_raw
+from unspool.store.conversations import WORDS, catch_up
 from unspool.store.events import Event, position, put_events, put_position, stamp
 from unspool.store.ids import row_id
 from unspool.store.intake import Intake, Report, put_problems
@@ -80,7 +81,7 @@ class Writer:
         self.update = Update(
             connection,
             self.report,
-            reducers=self.reducers,
+            self.reducers,
             told=lambda ending: put_ending(connection, ending),
             related_path=layout.live / "related.db",
         )
@@ -174,7 +175,7 @@ class Writer:
         began = self._lay_out(path, known, group[0].arrival.platform, events, offset)
         items: Iterator[Item] = iter(())
         if began.origin is not None:
-            items = Batch(raw=False).read_origin(began.origin, offset, path, is_old=True)
+            items = Batch(raw=False).read_origin(began.origin, offset, path)
         touched = set(self.intake.touched)
         self.intake.take(began, items)
         if began.origin is not None and not began.origin.start:
@@ -247,7 +248,7 @@ class Writer:
         with transaction(self.connection):
             self.intake.begin()
             to_read = [one for one in changed if self._narrow(one)]
-            items = Batch(self.raw, reduces=False).read(to_read)
+            items = Batch(self.raw).read(to_read)
             for item in items:
                 if isinstance(item, Began):
                     before = set(self.intake.touched)
@@ -325,9 +326,11 @@ class Writer:
     def bring_up_to_date(self, keys: Collection[Key]) -> tuple[set[Key], list[Fault]]:
         """These conversations made anew; what was written, and what could not be."""
         self.update.written.clear()
-        failed = list(self.update.reduce_all(keys, self.reducers))
+        self.update.relate()
+        failed = self.update.reduce(keys)
         reach("update-reduced")
-        failed += self.update.write()
+        failed += self.update.link()
+        catch_up(self.connection, [WORDS])
         reach("update-written")
         self._version = self._data_version()
         return set(self.update.written), [Fault(key, error) for key, error in failed]

@@ -1,7 +1,6 @@
 """The store: every conversation in one SQLite file, kept, searched, measured, aligned.
 
-schema.py    the tables, as migrations
-tables.py    their SQL, and what those who ask in SQL get of them
+tables.py    the SQL that makes it, and what those who ask in SQL get of it
 opening.py   where it lies, who may read it, who writes it
 survey.py    what changed since the store read it
 reading.py   an origin's facts and raw records
@@ -9,7 +8,8 @@ batches.py   changed origins read, reduced, linked and made into rows, apart fro
 readers.py   worker processes that do this beside the one that writes
 intake.py    what was read of an origin into the store, whole or not at all
 blocks.py    facts and raw records, compressed
-update.py    touched conversations reduced, linked and written
+update.py    touched conversations reduced, written and linked
+related.py   which conversations can concern each other
 sync.py      the store brought up to date with files and databases
 rows.py      a trajectory as rows of the tables
 conversations.py  these rows in the tables: written, removed, read back, made searchable

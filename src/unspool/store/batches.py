@@ -74,11 +74,10 @@ class Reduced(NamedTuple):
 
     key: Key
     card: bytes
-    base: bytes | None
-    """The trajectory as it is before linking, where it is not among the rows."""
-    patch: bytes | None = None
-    """With which the rows were made."""
-    rows: Rows | None = None
+    patch: bytes | None
+    """What linking says of it, with which the rows were made."""
+    rows: Rows | None
+    """None: it is a mere copy of another, and that knows all that it says."""
     told: Any = None
     """What else the writer wants to know of it."""
 
@@ -94,30 +93,15 @@ class Conversation(NamedTuple):
 Item = Began | FactBlock | RawBlock | Problems | Whole | Ended | Conversation
 
 
-def reduce_key(key: Key, gathered: Gathered) -> Conversation:
-    rebuilt = rebuild(key, gathered)
-    reduced = [
-        Reduced(card.key, _pack(card), pack_trajectory(trajectory))
-        for trajectory, card in rebuilt.conversations
-    ]
-    return Conversation(key, reduced, rebuilt.problems)
-
-
 class Batch:
     """Some changed origins on their way in."""
 
-    def __init__(self, raw: bool = True, reduces: bool = True, searchable: bool = True) -> None:
+    def __init__(self, raw: bool = True) -> None:
         self.raw = raw
-        self.searchable = searchable
-        """Else what can be searched of a new conversation is left for later."""
-        self.reduces = reduces
-        """Else it is left to the store when to put conversations together."""
         self.fresh: dict[Key, Gathered] = {}
         """Conversations all of whose facts are at hand."""
         self.met: set[Key] = set()
         """Those of which an origin told: facts of two are put together in the store."""
-        self.old: set[Key] = set()
-        """Those of origins that the store has read before."""
         self._fresh_bytes = 0
 
     def read(self, batch: Iterable[Changed]) -> Iterator[Item]:
@@ -125,13 +109,9 @@ class Batch:
             began = _begin(changed)
             yield began
             if began.origin is not None and not began.is_spare:
-                yield from self.read_origin(began.origin, began.end, is_old=bool(changed.known))
-        if self.reduces:
-            yield from self._reduce()
+                yield from self.read_origin(began.origin, began.end)
 
-    def read_origin(
-        self, origin: Origin, end: int, path: str = "", is_old: bool = False
-    ) -> Iterator[Item]:
+    def read_origin(self, origin: Origin, end: int, path: str = "") -> Iterator[Item]:
         """Its facts and records, a block at a time; `path`: under which its facts are kept."""
         collection, tally, owners = Collection(), Tally(), Owners(is_log(origin))
         problems = collection.problems
@@ -155,12 +135,8 @@ class Batch:
             if self.raw and not origin.only:
                 yield from raw_blocks(iter_records(part, end, owners, problems))
             owners.of.clear()
-        weight = collection.weight
         yield from self._pack_facts(collection)
-        if self.reduces:
-            self._stay(collection.conversations, weight, origin.start > 0)
-        if is_old:
-            self.old.update(collection.conversations)
+        self._stay(collection, origin.start > 0)
         yield Problems(problems)
         yield Ended(tally.records)
 
@@ -168,25 +144,21 @@ class Batch:
         for key, gathered in collection.conversations.items():
             yield fact_block(key, gathered.source, gathered.all_facts())
 
-    def _stay(self, conversations: dict[Key, Gathered], weight: int, is_tail: bool) -> None:
+    def _stay(self, collection: Collection, is_tail: bool) -> None:
         """The facts of an origin that was read to its end stay for reducing, if they are all."""
-        if is_tail or self._fresh_bytes + weight > FRESH_BYTES:
-            self._let_go(conversations)
-            return
-        self._fresh_bytes += weight
-        first = conversations.keys() - self.met
-        self._let_go(conversations)
-        self.fresh |= {key: conversations[key] for key in first}
+        first = collection.conversations.keys() - self.met
+        self._let_go(collection.conversations)
+        if not is_tail and self._fresh_bytes + collection.weight <= FRESH_BYTES:
+            self._fresh_bytes += collection.weight
+            self.fresh |= {key: collection.conversations[key] for key in first}
 
     def _let_go(self, keys: Iterable[Key]) -> None:
         for key in keys:
             self.fresh.pop(key, None)
             self.met.add(key)
 
-    def _reduce(self) -> Iterator[Conversation]:
-        """New conversations as rows; of others the store waits for all links before it writes."""
-        for key in sorted(self.old & self.fresh.keys()):
-            yield reduce_key(key, self.fresh.pop(key))
+    def reduce(self) -> Iterator[Conversation]:
+        """The conversations all of whose facts are at hand, linked with each other, as rows."""
         rebuilt = {key: rebuild(key, self.fresh.pop(key)) for key in sorted(self.fresh)}
         cards: list[Card] = [card for one in rebuilt.values() for _, card in one.conversations]
         patches = dict(link(cards))
@@ -197,9 +169,9 @@ class Batch:
                 rows = None
                 if patch is None or not patch.absorbed:
                     finish(trajectory, patch)
-                    rows = make_rows(trajectory, self.searchable)
+                    rows = make_rows(trajectory)
                 packed = _pack(patch) if patch is not None else None
-                reduced.append(Reduced(card.key, _pack(card), None, packed, rows))
+                reduced.append(Reduced(card.key, _pack(card), packed, rows))
             yield Conversation(key, reduced, whole.problems)
 
 

@@ -1,29 +1,27 @@
 """Conversations in the tables: written, replaced, removed, read back, and made searchable.
 
-What can be searched (`texts`, the index of their words) is written with a conversation, except by a
-`list` that fills a new store: it does not wait for it. The index of pieces, of every three characters,
-is always written later: it takes a quarter of the time of a first sync, and only `search --substring`
-and patterns ask for it. What is missing is noted as due; `unspool sync` and the search itself catch up.
+What can be searched is in `texts` as soon as a conversation is written. Its two indexes follow: `words`
+right behind it, except in a new store that a `list` fills, which does not wait for it; `pieces` (every
+three characters) takes a quarter of the time of a first sync, and only `search --substring` and
+patterns ask for it. Messages get ever higher numbers, and `indexed` says up to which one an index
+holds them.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
-
-import msgspec
-import zstandard
 
 from unspool.io.packing import tamed
 from unspool.store.blocks import expand
 from unspool.store.opening import transaction
-from unspool.store.rows import Rows, make_rows, texts_of
+from unspool.store.rows import Rows, make_rows
 from unspool.trajectory import Trajectory, unpack_trajectory
 
+WORDS, PIECES = INDEXES = ("words", "pieces")
 TEXTS = "typed, answered, called, returned"
 """What both indexes hold."""
-CAUGHT_UP_AT_ONCE = 100
+INDEXED_AT_ONCE = 5000
 _NO_TEXTS = (None,) * 4
-_OF = "id IN (SELECT id FROM messages WHERE conversation_id = ?)"
 _TABLES = (
     "model_usage", "model_work", "tool_calls", "files_touched", "git_references", "checkpoints",
     "conversation_turns", "conversation_origins",
@@ -39,12 +37,6 @@ def get_trajectory(connection: sqlite3.Connection, ident: str) -> Trajectory | N
         "SELECT data FROM trajectories WHERE conversation_id = ?", (ident,)
     ).fetchone()
     return unpack(row[0]) if row else None
-
-
-def put_trajectory(
-    connection: sqlite3.Connection, trajectory: Trajectory, origin_ids: Iterable[int]
-) -> None:
-    put_rows(connection, make_rows(trajectory), origin_ids)
 
 
 def put_rows(connection: sqlite3.Connection, rows: Rows, origin_ids: Iterable[int]) -> None:
@@ -69,10 +61,14 @@ def _put(connection: sqlite3.Connection, rows: Rows, origin_ids: Iterable[int]) 
         connection.execute(_PUT_SESSION, rows.session)
     connection.execute(_upsert(tuple(rows.conversation)), rows.conversation)
     connection.execute("INSERT OR REPLACE INTO trajectories VALUES (?, ?)", (ident, rows.packed))
-    (start,) = connection.execute("SELECT ifnull(max(id), 0) + 1 FROM messages").fetchone()
-    start -= kept
+    # Numbers of messages that an index has met are not given again.
+    (last,) = connection.execute(
+        "SELECT max(ifnull((SELECT max(id) FROM messages), 0), max(up_to)) FROM indexed"
+    ).fetchone()
+    start = last + 1 - kept
     for table, values in (
         ("messages", [(start + row[0], *row[1:]) for row in rows.messages]),
+        ("texts", [(start + row[0], *row[1:]) for row in rows.texts]),
         *rows.tables,
         ("conversation_origins", [(ident, origin) for origin in sorted(set(origin_ids))]),
     ):
@@ -80,17 +76,11 @@ def _put(connection: sqlite3.Connection, rows: Rows, origin_ids: Iterable[int]) 
             marks = ", ".join("?" * len(values[0]))
             connection.executemany(f"INSERT INTO {table} VALUES ({marks})", values)
     connection.executemany("INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?)", rows.links)
-    if rows.texts is None:
-        connection.execute("INSERT INTO texts_due VALUES (?)", (ident,))
-    else:
-        _put_texts(connection, ident, [(start + row[0], *row[1:]) for row in rows.texts])
 
 
 def only_new(connection: sqlite3.Connection, rows: Rows) -> Rows:
     """Without the messages that the store has as they are: a conversation that goes on is not indexed
     anew."""
-    if rows.texts is None:
-        return rows._replace(known=0)
     known = connection.execute(
         f"SELECT m.*, {TEXTS} FROM messages m LEFT JOIN texts t ON t.id = m.id"
         " WHERE m.conversation_id = ? ORDER BY m.id",
@@ -135,20 +125,13 @@ _PUT_SESSION = (
 def drop_rows(connection: sqlite3.Connection, ident: str, kept: int = 0) -> None:
     """All rows of a conversation but its own, to which foreign keys of others may point, and those of
     its first messages that are `kept`."""
-    connection.execute("DELETE FROM texts_due WHERE conversation_id = ?", (ident,))
-    due = connection.execute("DELETE FROM pieces_due WHERE conversation_id = ?", (ident,))
-    if not due.rowcount:
-        connection.execute(
-            f"INSERT INTO pieces (pieces, rowid, {TEXTS})"
-            f" SELECT 'delete', id, {TEXTS} FROM texts WHERE {_OF}",
-            (ident,),
-        )
     gone = "id IN (SELECT id FROM messages WHERE conversation_id = ? AND message_index >= ?)"
-    connection.execute(
-        f"INSERT INTO words (words, rowid, {TEXTS})"
-        f" SELECT 'delete', id, {TEXTS} FROM texts WHERE {gone}",
-        (ident, kept),
-    )
+    for index in INDEXES:
+        connection.execute(
+            f"INSERT INTO {index} ({index}, rowid, {TEXTS}) SELECT 'delete', id, {TEXTS} FROM texts"
+            f" WHERE {gone} AND id <= (SELECT up_to FROM indexed WHERE name = ?)",
+            (ident, kept, index),
+        )
     for table in ("texts", "messages"):
         connection.execute(f"DELETE FROM {table} WHERE {gone}", (ident, kept))
     for table in _TABLES:
@@ -167,65 +150,34 @@ def remove(connection: sqlite3.Connection, ident: str) -> None:
     connection.execute("DELETE FROM conversations WHERE id = ?", (ident,))
 
 
-# What can be searched.
-
-
-def _put_texts(connection: sqlite3.Connection, ident: str, texts: list[tuple[object, ...]]) -> None:
-    """Each text behind the number of its message."""
-    for table in ("texts", f"words (rowid, {TEXTS})"):
-        connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?)", texts)
-    connection.execute("INSERT OR IGNORE INTO pieces_due VALUES (?)", (ident,))
-
-
-def _make_searchable(connection: sqlite3.Connection, ident: str) -> None:
-    try:
-        trajectory = get_trajectory(connection, ident)
-    except (zstandard.ZstdError, msgspec.DecodeError):
-        trajectory = None  # damaged: `store verify` tells of it, and all others can be searched
-    numbers = dict(
-        connection.execute(
-            "SELECT message_index, id FROM messages WHERE conversation_id = ?", (ident,)
-        )
-    )
-    texts = texts_of(trajectory) if trajectory is not None else []
-    _put_texts(connection, ident, [(numbers[index], *fields) for index, *fields in texts])
-
-
-def _index_pieces(connection: sqlite3.Connection, ident: str) -> None:
-    connection.execute(
-        f"INSERT INTO pieces (rowid, {TEXTS}) SELECT id, {TEXTS} FROM texts WHERE {_OF}", (ident,)
-    )
-
-
-def _catch_up(
-    connection: sqlite3.Connection, due: str, write: Callable[[sqlite3.Connection, str], None]
-) -> None:
-    while idents := connection.execute(
-        f"SELECT conversation_id FROM {due} LIMIT {CAUGHT_UP_AT_ONCE}"
-    ).fetchall():
-        with transaction(connection):
-            for row in idents:
+def catch_up(connection: sqlite3.Connection, indexes: Iterable[str] = INDEXES) -> None:
+    """Write what these indexes do not hold yet."""
+    for index in indexes:
+        due = f"SELECT id FROM texts WHERE id > (SELECT up_to FROM indexed WHERE name = '{index}')"
+        while connection.execute(f"{due} LIMIT 1").fetchone():
+            with transaction(connection):
                 # Asked again, inside the transaction: another program may have been faster.
-                taken = f"DELETE FROM {due} WHERE conversation_id = ?"
-                if connection.execute(taken, row).rowcount:
-                    write(connection, *row)
+                some = f"{due} ORDER BY id LIMIT {INDEXED_AT_ONCE}"
+                (end,) = connection.execute(f"SELECT max(id) FROM ({some})").fetchone()
+                if end is not None:
+                    connection.execute(
+                        f"INSERT INTO {index} (rowid, {TEXTS})"
+                        f" SELECT id, {TEXTS} FROM texts WHERE id IN ({some}) ORDER BY id"
+                    )
+                    done = "UPDATE indexed SET up_to = ? WHERE name = ?"
+                    connection.execute(done, (end, index))
 
 
-def catch_up_texts(connection: sqlite3.Connection) -> None:
-    """Write what a first `list` left out."""
-    _catch_up(connection, "texts_due", _make_searchable)
+def is_new(connection: sqlite3.Connection) -> bool:
+    """Whether nothing was ever made searchable."""
+    statement = "SELECT 1 FROM indexed WHERE name = ? AND up_to > 0"
+    return connection.execute(statement, (WORDS,)).fetchone() is None
 
 
-def catch_up(connection: sqlite3.Connection) -> None:
-    """Both indexes complete."""
-    catch_up_texts(connection)
-    _catch_up(connection, "pieces_due", _index_pieces)
-
-
-def caught_up(connection: sqlite3.Connection, pieces: bool = True) -> bool:
-    """Whether everything can be found now: a store may be read-only, or busy."""
+def caught_up(connection: sqlite3.Connection, index: str) -> bool:
+    """Whether the index holds everything now: a store may be read-only, or busy."""
     try:
-        (catch_up if pieces else catch_up_texts)(connection)
+        catch_up(connection, [index])
     except sqlite3.OperationalError:
         return False
     return True

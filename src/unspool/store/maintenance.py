@@ -5,7 +5,6 @@ stood in, and read. What was kept without raw records is made anew from its fact
 """
 
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from unspool.io.origins import Origin, read_head
 from unspool.io.temporary import scratch
 from unspool.store.batches import Batch
 from unspool.store.blocks import forget_facts, iter_raw
-from unspool.store.conversations import catch_up, caught_up, get_trajectory, put_trajectory
+from unspool.store.conversations import INDEXES, catch_up, caught_up, get_trajectory
 from unspool.store.intake import Intake, Report, Taking
 from unspool.store.opening import transaction
 from unspool.store.rows import CHECKPOINT
@@ -82,8 +81,8 @@ def verify(connection: sqlite3.Connection) -> list[str]:
         f"a row of {row[0]} points to {row[2]}, where there is none"
         for row in connection.execute("PRAGMA foreign_key_check")
     ]
-    caught_up(connection)
-    for table in ("words", "pieces"):
+    for table in INDEXES:
+        caught_up(connection, table)
         try:
             connection.execute(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")
         except sqlite3.DatabaseError as error:
@@ -115,7 +114,7 @@ def vacuum(connection: sqlite3.Connection, path: Path) -> tuple[int, int]:
     """Give unused space back; the size before and after."""
     before = path.stat().st_size
     catch_up(connection)
-    for table in ("words", "pieces"):
+    for table in INDEXES:
         connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -160,23 +159,19 @@ def _read_again(sync: Sync, ident: int, path: str, source: str, file: Path) -> N
     size = file.stat().st_size
     origin = Origin(str(file), Path(path).name, name, size, lines=head.has_lines)
     taking = Taking(ident, origin)
-    intake = Intake(sync.connection, sync.report, _put_whole(sync.connection, path))
+
+    def keep_whole(trajectory: Trajectory, taking: Taking) -> None:
+        if trajectory.file_path == str(file):
+            trajectory.file_path = path
+        sync.update.keep_whole(trajectory, taking)
+
+    intake = Intake(sync.connection, sync.report, keep_whole)
     with transaction(sync.connection):
         forget_facts(sync.connection, ident)
         sync.connection.execute("DELETE FROM problems WHERE origin_id = ?", (ident,))
         intake.put(taking, Batch(raw=False).read_origin(origin, size, path))
         dirty = "INSERT OR IGNORE INTO dirty VALUES (?, ?)"
         sync.connection.executemany(dirty, sorted(taking.touched))
-
-
-def _put_whole(connection: sqlite3.Connection, path: str) -> Callable[[Trajectory, Taking], None]:
-    def put(trajectory: Trajectory, taking: Taking) -> None:
-        if trajectory.file_path == taking.origin.path:
-            trajectory.file_path = path
-        put_trajectory(connection, trajectory, [taking.ident])
-        taking.touched.add((trajectory.source, trajectory.conversation_id))
-
-    return put
 
 
 def lay_out(connection: sqlite3.Connection, ident: int, path: str, folder: Path) -> Path:

@@ -12,7 +12,7 @@ import platformdirs
 
 from unspool.errors import StoreBusy, StoreError
 from unspool.io.temporary import take_lock
-from unspool.store.schema import APPLICATION_ID, migrate, newest, version_of
+from unspool.store.tables import APPLICATION_ID, VERSION, make_tables
 
 VARIABLE = "UNSPOOL_STORE"
 NAME = "conversations.db"
@@ -61,7 +61,7 @@ def damaged(path: Path, text: str) -> StoreError:
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """A store that exists, for reading; it is migrated first if it is of an older version."""
+    """A store that exists, for reading."""
     with closing(connect_for_reading(path)) as connection:
         try:
             yield connection
@@ -97,9 +97,7 @@ def _connect_read_only(path: Path) -> sqlite3.Connection:
     uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if unlogged else ''}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
     try:
-        _refuse_others(connection, path)
-        if version_of(connection) < newest():
-            raise StoreError(f"the store {path} is of an older version, and it is read-only")
+        _is_made(connection, path)
     except BaseException:
         connection.close()
         raise
@@ -145,7 +143,7 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
     try:
-        _refuse_others(connection, path)
+        is_made = _is_made(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         # 32 MB: whoever fills a store waits for the disk at every checkpoint.
@@ -154,19 +152,35 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA temp_store = MEMORY")
         # 40 MB: the search index is written all over.
         connection.execute("PRAGMA cache_size = -40960")
-        migrate(connection)
+        if not is_made:
+            with transaction(connection):
+                if not _is_made(connection, path):  # another program may have been faster
+                    make_tables(connection)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _refuse_others(connection: sqlite3.Connection, path: Path) -> None:
-    """Nothing is changed in a database that is somebody else's."""
-    (ident,) = connection.execute("PRAGMA application_id").fetchone()
+def _is_made(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether its tables are there. Nothing is changed in a database that is somebody else's, or of
+    another version."""
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (ident,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
     if tables and ident != APPLICATION_ID:
         raise StoreError(f"{path} is not a store, but another program's database")
+    if version > VERSION:
+        raise StoreError(
+            f"the store {path} is of version {version}, newer than this unspool knows ({VERSION}):"
+            " upgrade unspool"
+        )
+    if tables and version < VERSION:
+        raise StoreError(
+            f"the store {path} is of version {version}, from before the first release;"
+            " moved away, `unspool sync` makes a new one from the files that are there"
+        )
+    return bool(tables)
 
 
 @contextmanager

@@ -48,8 +48,8 @@ class Rows(NamedTuple):
     conversation: dict[str, Any]
     messages: list[Row]
     """Numbered from 0: `put_rows` knows the first free number."""
-    texts: list[Row] | None
-    """The same numbers, and what can be searched; None: that is left for later."""
+    texts: list[Row]
+    """The same numbers, and what can be searched."""
     tables: list[tuple[str, list[Row]]]
     links: list[Row]
     known: int | None = None
@@ -57,14 +57,14 @@ class Rows(NamedTuple):
     where nobody has looked."""
 
 
-def make_rows(trajectory: Trajectory, searchable: bool = True) -> Rows:
+def make_rows(trajectory: Trajectory) -> Rows:
     try:
-        return _make_rows(trajectory, searchable)
+        return _make_rows(trajectory)
     except OverflowError:
-        return _make_rows(tamed(trajectory), searchable)
+        return _make_rows(tamed(trajectory))
 
 
-def _make_rows(trajectory: Trajectory, searchable: bool) -> Rows:
+def _make_rows(trajectory: Trajectory) -> Rows:
     ident = row_id(trajectory.source, trajectory.conversation_id)
     session = _session(trajectory)
     turns = _turns(ident, trajectory)
@@ -83,7 +83,7 @@ def _make_rows(trajectory: Trajectory, searchable: bool) -> Rows:
         session,
         _conversation(ident, session["id"] if session else None, trajectory),
         _messages(ident, trajectory),
-        texts_of(trajectory) if searchable else None,
+        _texts(trajectory),
         [
             ("model_usage", _model_usage(ident, trajectory)),
             ("model_work", _model_work(ident, trajectory, turns)),
@@ -190,7 +190,7 @@ def clip(text: str) -> str:
     return text[: LONGEST_TEXT - _TAIL] + "\n…\n" + text[-_TAIL:]
 
 
-def _texts(message: Message) -> tuple[str | None, str | None, str | None, str | None]:
+def _fields(message: Message) -> tuple[str | None, str | None, str | None, str | None]:
     """(typed, answered, called, returned) of a message, as far as it has them."""
     if message.role == "tool":
         return None, None, None, clip(message.content) or None
@@ -202,11 +202,11 @@ def _texts(message: Message) -> tuple[str | None, str | None, str | None, str | 
     return None, None, called, None
 
 
-def texts_of(trajectory: Trajectory) -> list[Row]:
+def _texts(trajectory: Trajectory) -> list[Row]:
     """What can be searched, by the number of its message."""
     texts: list[Row] = []
     for index, message in enumerate(trajectory.messages):
-        fields = _texts(message)
+        fields = _fields(message)
         if not message.copied and any(fields):
             texts.append((index, *fields))
     # What the program kept of the conversation is found with it: checkpoints, memories, summaries.

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from unspool.errors import UsageError
-from unspool.store.conversations import caught_up
+from unspool.store.conversations import PIECES, WORDS, caught_up
 from unspool.store.filters import Filters, where
 
 FIELDS = ("typed", "answered", "called", "returned")
@@ -63,8 +63,8 @@ class Found(msgspec.Struct):
     hits: list[Hit]
     capped: bool = False
     """There are more places than the latest, which were looked at."""
-    unsearchable: int = 0
-    """Conversations of a first `list` that nobody could make searchable: the store is read-only."""
+    complete: bool = True
+    """Not where the store cannot be written and its words are not all indexed."""
 
 
 def search(
@@ -79,7 +79,7 @@ def search(
     """`typing`: the last word may go on, so what begins with it is found after what is it."""
     if not query.strip():
         raise UsageError("search for what?")
-    complete = caught_up(connection, pieces=False)
+    complete = caught_up(connection, WORDS)
     asked = _Search(connection, fields, filters or Filters())
     pieces = [query] if mode == "substring" else unworded(query) if mode == "words" else None
     if mode == "regex":
@@ -96,8 +96,7 @@ def search(
             begun = asked.matching(_all_trigrams(words), _word_patterns(query + "*"), _folded)
             more = (h for h in begun if (h.source, h.conversation_id, h.message_index) not in seen)
             found.hits += islice(more, limit - len(found.hits))
-    if not complete:
-        (found.unsearchable,) = connection.execute("SELECT count(*) FROM texts_due").fetchone()
+    found.complete = complete
     return found
 
 
@@ -293,8 +292,8 @@ class _Search:
         else:
             rows = self._texts(self._places("pieces", trigrams))
             # Who can only read (a server) cannot index what is due.
-            if not caught_up(self.connection):
-                due = " AND c.id IN (SELECT conversation_id FROM pieces_due)"
+            if not caught_up(self.connection, PIECES):
+                due = f" AND x.id > (SELECT up_to FROM indexed WHERE name = '{PIECES}')"
                 rows = chain(self.connection.execute(everything % due, values), rows)
         for place, *texts in rows:
             known = [

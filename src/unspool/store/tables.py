@@ -4,6 +4,11 @@ SQLite does not keep."""
 import sqlite3
 from collections.abc import Iterator
 
+APPLICATION_ID = 0x756E7370
+"""`unsp`, so that `file` and others can tell a store from any other database."""
+VERSION = 17
+"""`PRAGMA user_version` of the tables. Those with lower numbers were never released."""
+
 ORIGINS = """
 CREATE TABLE origins (
     id INTEGER PRIMARY KEY,
@@ -297,8 +302,11 @@ CREATE VIRTUAL TABLE pieces USING fts5( -- without places: these were nine tenth
     typed, answered, called, returned,
     content='texts', content_rowid='id', tokenize='trigram', detail='none'
 );
-CREATE TABLE texts_due (conversation_id TEXT PRIMARY KEY) WITHOUT ROWID;  -- not yet in `texts`
-CREATE TABLE pieces_due (conversation_id TEXT PRIMARY KEY) WITHOUT ROWID;  -- not yet in `pieces`
+CREATE TABLE indexed (
+    name TEXT PRIMARY KEY,          -- words, pieces
+    up_to INTEGER NOT NULL          -- the last of `texts` that it holds
+) WITHOUT ROWID;
+INSERT INTO indexed VALUES ('words', 0), ('pieces', 0);
 """
 
 LIVE = """
@@ -336,6 +344,19 @@ CREATE TABLE activity (
     PRIMARY KEY (platform, external_id)
 ) WITHOUT ROWID;
 """
+
+
+def make_tables(connection: sqlite3.Connection) -> None:
+    """Statement by statement: `executescript` would end the transaction that we are in."""
+    statement = ""
+    for line in (ORIGINS + CONVERSATIONS + SEARCH + LIVE).splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            connection.execute(statement)
+            statement = ""
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
 
 RELATIONS = (
     "conversations",
