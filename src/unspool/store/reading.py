@@ -65,7 +65,7 @@ def _line_end(origin: Origin, at: int) -> int:
         return min(file.tell(), origin.size)
 
 
-BROKEN = frozenset(("truncated-json", "invalid-json", "not-json"))
+BROKEN = frozenset(("truncated-json", "invalid-json", "not-json", "recovered"))
 
 
 def is_half_written(path: str, codes: Iterable[str]) -> bool:
