@@ -100,7 +100,7 @@ def test_nothing_that_comes_makes_the_recorder_raise(values: list[Any]) -> None:
         place = history.take("r", [value]).place
         answer = to_answer(value)
         history.answer("r", place, answer.text, [call.id for call in answer.calls])
-    gathering.finish()
+    to_answer(gathering.response)
     history.take("s", values)
     with Recorder() as recorder:
         with recorder.request("m", values, values, session_id="c") as request:

@@ -11,13 +11,37 @@ from unspool.sources.recorder.entries import Call, Entry, Tokens
 Object = dict[str, Any]
 
 
-def to_answer(response: Any) -> Entry:
-    """What a chat completion, a Messages or Responses response, a bare message, or text says."""
+def to_answer(
+    response: Any,
+    *,
+    thinking: str | None = None,
+    tool_calls: Sequence[Any] | None = None,
+    usage: Any = None,
+    model: str | None = None,
+    stop: str | None = None,
+) -> Entry:
+    """What a chat completion, a Messages or Responses response, a bare message, or text says, with
+    what the caller says beside it."""
     response = plain(response)
     answer = Entry(kind="response")
-    if not isinstance(response, dict):
-        answer.text = "" if response is None else json_or_text(response)
-        return answer
+    if isinstance(response, dict):
+        _read_response(answer, response)
+    elif response is not None:
+        answer.text = json_or_text(response)
+    answer.thinking = json_or_text(thinking) if thinking else answer.thinking
+    for call in dicts_of(listed(tool_calls)):
+        if call.get("type") == "tool_use":
+            call = {"type": "message", "content": [call]}
+        elif call.get("type") not in ("function_call", "custom_tool_call"):
+            call = {"type": "message", "tool_calls": [call]}
+        _take(answer, [call])
+    answer.usage = to_tokens(usage) or answer.usage
+    answer.answered = name_of(model) or answer.answered
+    answer.stop = name_of(stop) or answer.stop
+    return answer
+
+
+def _read_response(answer: Entry, response: Object) -> None:
     answer.answered = str_of(response.get("model"))
     answer.usage = to_tokens(response.get("usage"))
     if str_of(response.get("id")):
@@ -35,7 +59,6 @@ def to_answer(response: Any) -> Entry:
     else:
         answer.stop = str_of(response.get("stop_reason"))
         _take(answer, [response])
-    return answer
 
 
 def _keep(answer: Entry, **data: Any) -> None:
@@ -62,29 +85,6 @@ def _take(answer: Entry, items: list[Object]) -> None:
             blocks.append(item)
     if blocks:
         _keep(answer, blocks=[*(answer.data or {}).get("blocks", ()), *blocks])
-
-
-def compose(
-    answer: Entry,
-    *,
-    thinking: str | None = None,
-    tool_calls: Sequence[Any] | None = None,
-    usage: Any = None,
-    model: str | None = None,
-    stop: str | None = None,
-) -> Entry:
-    """The answer with what the caller says beside it."""
-    answer.thinking = json_or_text(thinking) if thinking else answer.thinking
-    for call in dicts_of(listed(tool_calls)):
-        if call.get("type") == "tool_use":
-            call = {"type": "message", "content": [call]}
-        elif call.get("type") not in ("function_call", "custom_tool_call"):
-            call = {"type": "message", "tool_calls": [call]}
-        _take(answer, [call])
-    answer.usage = to_tokens(usage) or answer.usage
-    answer.answered = name_of(model) or answer.answered
-    answer.stop = name_of(stop) or answer.stop
-    return answer
 
 
 _COUNTS = {
@@ -141,9 +141,10 @@ class Gathering:
     def is_whole(self) -> bool:
         return any(str_of(self._response.get(name)) for name in ("stop_reason", "status"))
 
-    def finish(self) -> Entry:
-        """The answer as far as it came."""
-        return to_answer({"content": list(self._blocks.values()), **self._response})
+    @property
+    def response(self) -> Object:
+        """The response as far as it came."""
+        return {"content": list(self._blocks.values()), **self._response}
 
     def add(self, chunk: Any) -> None:
         chunk = plain(chunk)

@@ -5,6 +5,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -20,7 +21,7 @@ from unspool.pipeline.batch import open_run
 from unspool.pipeline.job import Job
 from unspool.pipeline.output import write_many
 from unspool.record import clients
-from unspool.record.answers import compose, to_answer
+from unspool.record.answers import to_answer
 from unspool.record.identity import new_id, now
 from unspool.record.journal import Limits
 from unspool.record.ledger import Change, Ledger
@@ -32,8 +33,6 @@ from unspool.trajectory import Trajectory
 
 Time = datetime | float | None
 Client = TypeVar("Client")
-
-_SUBAGENT = b'{"kind":"subagent"'
 
 
 class Recorder:
@@ -184,7 +183,7 @@ class Recorder:
             conversation=conversation,
         )
         request.started = _micros(started_at)
-        answer = compose(to_answer(response), thinking=thinking, tool_calls=tool_calls, usage=usage)
+        answer = to_answer(response, thinking=thinking, tool_calls=tool_calls, usage=usage)
         answer.first_token_ms = number_of(time_to_first_token_ms, float)
         request.end(answer, error, status, _micros(ended_at))
         return request.id
@@ -273,15 +272,13 @@ class Recorder:
         """Those of a conversation and of all its sub-agents, and of theirs; else all."""
         if session_id is None:
             return self.ledger.journal.files()
-        journals: dict[Path, None] = {}
-        seen: set[str] = set()
-        waiting = [name_of(session_id)]
-        while waiting:
-            files = self.ledger.journal.files(waiting)
-            seen.update(waiting)
-            journals.update(dict.fromkeys(files))
-            waiting = [c for c in dict.fromkeys(_children(files)) if c and c not in seen]
-        return sorted(journals)
+        sessions = [name_of(session_id)]
+        files: list[Path] = []
+        for session in sessions:  # which grows on the way
+            own = self.ledger.journal.files([session])
+            sessions += [child for child in _children(own) if child not in sessions]
+            files += own
+        return sorted(files)
 
     def clear(self, session_id: str | None = None) -> None:
         """Forget one conversation, or all of them, in memory and on disk."""
@@ -344,8 +341,6 @@ def _remove(folder: Path, owner: int) -> None:
 def _children(files: Sequence[Path]) -> Iterator[str]:
     for file in files:
         for _, line in iter_lines(Origin(str(file), file.name)):
-            if line.startswith(_SUBAGENT):
-                try:
+            if line.startswith(b'{"kind":"subagent"'):
+                with suppress(msgspec.DecodeError):  # a torn record
                     yield msgspec.json.decode(line, type=Entry).child
-                except msgspec.DecodeError:
-                    continue

@@ -3,6 +3,11 @@
 Three kinds of entry (0 element, 1 request, 2 tool call), each under a token that names the session.
 The rules are the original's; what it lost is kept: the system prompt, failed and cancelled
 requests, and steps whose tool results never all arrived stand at their place, ids without gaps.
+
+    {"kind": 1, "id": "e1", "token": {"label": "Fix it", "chatSessionId": "…"}, "entry": {
+        "type": "ChatMLSuccess", "chatEndpoint": {"model": "…"}, "chatParams": {"messages": […]},
+        "deltas": [{"copilotToolCalls": [{"id": "c1", …}]}], "result": {"value": ["…"]}, …}}
+    {"kind": 2, "id": "c1", "token": {…}, "name": "read_file", "args": "{…}", "response": {…}}
 """
 
 import base64
@@ -12,9 +17,8 @@ from typing import Any
 
 import msgspec
 
-from unspool.io.structs import Shape
 from unspool.io.times import format_time, parse_time
-from unspool.io.values import dict_of, field_of, list_of, parse_object, str_of
+from unspool.io.values import dict_of, dicts_of, field_of, list_of, parse_object, str_of
 from unspool.record.identity import generated_id, subagent_file
 from unspool.sources.vscode_chat.attachments import from_typed_data
 
@@ -31,118 +35,6 @@ _SPACES = (
 )
 """What JavaScript's trim() takes off; Python's strip() takes off others."""
 
-
-class Token(msgspec.Struct):
-    label: str = ""
-    chatSessionId: str = ""
-    subAgentInvocationId: str = ""
-
-
-class Endpoint(msgspec.Struct):
-    model: str = ""
-
-
-class Part(msgspec.Struct):
-    type: int = -1
-    text: str = ""
-
-
-class Sent(msgspec.Struct):
-    role: int = -1
-    content: str | list[Part] = ""
-
-    @property
-    def words(self) -> str:
-        if isinstance(self.content, str):
-            return self.content.strip(_SPACES)
-        texts = [part.text for part in self.content if part.type == _TEXT_PART]
-        return "\n".join(text for text in texts if text).strip(_SPACES)
-
-
-class Function(msgspec.Struct, omit_defaults=True):
-    name: str = ""
-    # A factory, so that an empty one is written, too.
-    description: str = msgspec.field(default_factory=str)
-    parameters: Any = None
-
-
-class Tool(msgspec.Struct):
-    type: str = ""
-    function: Function | None = None
-
-
-class Body(msgspec.Struct):
-    tools: list[Tool] = []
-
-
-class Params(msgspec.Struct):
-    messages: list[Sent] = []
-    body: Body = msgspec.field(default_factory=Body)
-
-
-class Thinking(msgspec.Struct):
-    text: str | list[str] = ""
-
-
-class Announced(msgspec.Struct):
-    """A call that the model asked for."""
-
-    id: str = ""
-    name: str = ""
-    arguments: Any = None
-
-
-class Delta(msgspec.Struct):
-    thinking: Thinking | None = None
-    copilotToolCalls: list[Announced] = []
-
-
-class Details(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: Details = msgspec.field(default_factory=Details)
-
-
-class Request(msgspec.Struct):
-    type: str = ""
-    chatEndpoint: Endpoint = msgspec.field(default_factory=Endpoint)
-    chatParams: Params = msgspec.field(default_factory=Params)
-    deltas: list[Delta] = []
-    result: Object = {}
-    usage: Usage | None = None
-    startTime: Any = None
-    endTime: Any = None
-    timeToFirstToken: int | float | None = None
-    isConversationRequest: bool = True
-
-
-class Metadata(msgspec.Struct):
-    subAgentInvocationId: str = ""
-    agentName: str = ""
-    description: str = ""
-
-
-class Entry(msgspec.Struct):
-    """One entry of the log; a request has `entry`, a tool call the fields behind it."""
-
-    kind: int = -1
-    id: str = ""
-    token: Token | None = None
-    entry: Request | None = None
-    name: str = ""
-    args: Any = None
-    response: Any = None
-    thinking: Thinking | None = None
-    time: Any = None
-    toolMetadata: Metadata = msgspec.field(default_factory=Metadata)
-
-
-_ENTRY = Shape(Entry)
-
 SCHEMA_VERSION = "ATIF-v1.5"
 AGENT_NAME = "GitHub Copilot Chat"
 SUBAGENT_NAME = "subagent"
@@ -158,20 +50,25 @@ def replay(entries: Iterable[Mapping[str, Any]]) -> dict[str, Object]:
     sessions: dict[str, Session] = {}
     seen: set[str] = set()
     generated: dict[bytes, str] = {}
-    for given in entries:
-        entry = _ENTRY.convert(dict(given))
-        token = entry.token
-        if token is None or (entry.id and entry.id in seen):
+    for entry in map(dict, entries):
+        token, ident = entry.get("token"), str_of(entry.get("id"))
+        if not isinstance(token, dict) or ident in seen:
             continue
-        seen.add(entry.id)
-        name = token.subAgentInvocationId or token.chatSessionId
+        if ident:
+            seen.add(ident)
+        invocation = str_of(token.get("subAgentInvocationId"))
+        name = invocation or str_of(token.get("chatSessionId"))
         if not name:
             # The original kept one id per token object; in JSON, equal tokens are one token.
-            key = msgspec.json.encode(given["token"], order="deterministic")
-            moment = parse_time(entry.entry.startTime if entry.entry else entry.time)
-            generated.setdefault(key, generated_id(token.label, moment))
-            name = generated[key]
-        sessions.setdefault(name, Session(name)).take(entry, bool(token.subAgentInvocationId))
+            key = msgspec.json.encode(token, order="deterministic")
+            moment = parse_time(dict_of(entry.get("entry")).get("startTime") or entry.get("time"))
+            name = generated.setdefault(key, generated_id(str_of(token.get("label")), moment))
+        session = sessions.setdefault(name, Session(name))
+        session.agent = SUBAGENT_NAME if invocation else AGENT_NAME
+        if entry.get("kind") == _TOOL_CALL:
+            session.take_tool_call(entry, ident)
+        elif entry.get("kind") == _REQUEST:
+            session.take_request(dict_of(entry.get("entry")))
     return {name: session.document() for name, session in sessions.items()}
 
 
@@ -183,52 +80,51 @@ class Session:
         self.agent = ""
         self.tools: list[Object] = []
         self.steps: list[Object] = []
-        self.waiting: list[tuple[Object, list[Announced]]] = []
+        self.waiting: list[tuple[Object, list[Object]]] = []
         """Steps whose announced tool calls have not all been logged."""
         self.run: set[str] = set()
         """Ids of the tool calls that were logged."""
         self.last_user = ""
         self.last_system: list[str] = []
 
-    def take(self, entry: Entry, is_subagent: bool) -> None:
-        self.agent = SUBAGENT_NAME if is_subagent else AGENT_NAME
-        if entry.kind == _TOOL_CALL:
-            self._take_tool_call(entry)
-        elif entry.kind == _REQUEST and entry.entry is not None:
-            self._take_request(entry.entry)
-
-    def _take_request(self, request: Request) -> None:
+    def take_request(self, request: Object) -> None:
+        kind, params = request.get("type"), dict_of(request.get("chatParams"))
+        functions = [
+            dict_of(tool.get("function"))
+            for tool in dicts_of(dict_of(params.get("body")).get("tools"))
+            if tool.get("type") == "function"
+        ]
         tools = [
-            {"type": "function", "function": msgspec.to_builtins(tool.function)}
-            for tool in request.chatParams.body.tools
-            if tool.type == "function" and tool.function is not None and tool.function.name
+            _tool_definition(function) for function in functions if str_of(function.get("name"))
         ]
         self.tools = tools or self.tools
-        is_known = request.type == "ChatMLSuccess" or request.type in _FAILURES
-        if not request.isConversationRequest or not is_known:
+        if request.get("isConversationRequest") is False or (
+            kind != "ChatMLSuccess" and kind not in _FAILURES
+        ):
             return
-        stamp = format_time(parse_time(request.startTime))
+        stamp = format_time(parse_time(request.get("startTime")))
         # The system prompt where it changed, and the last user message unless it is the last one's.
-        messages = request.chatParams.messages
-        system = [sent.words for sent in messages if sent.role == SYSTEM and sent.words]
+        messages = [(sent.get("role"), _words(sent)) for sent in dicts_of(params.get("messages"))]
+        system = [words for role, words in messages if role == SYSTEM and words]
         for prompt in system:
             if prompt not in self.last_system:
                 self._add({"source": "system", "message": prompt}, stamp)
         self.last_system = system or self.last_system
-        words = next((sent.words for sent in reversed(messages) if sent.role == USER), "")
+        words = next((words for role, words in reversed(messages) if role == USER), "")
         if words and words != self.last_user:
             self.last_user = words
             self._add({"source": "user", "message": words}, stamp)
-        if request.type in _FAILURES:
-            self._add(failure_step(request, _FAILURES[request.type]), stamp)
+        if kind in _FAILURES:
+            self._add(failure_step(request, _FAILURES[kind]), stamp)
             return
         step = self._add(agent_step(request), stamp)
-        announced = [call for delta in request.deltas for call in delta.copilotToolCalls]
+        deltas = dicts_of(request.get("deltas"))
+        announced = [call for delta in deltas for call in dicts_of(delta.get("copilotToolCalls"))]
         if announced:
             self.waiting.append((step, announced))
 
-    def _take_tool_call(self, entry: Entry) -> None:
-        self.run.add(entry.id)
+    def take_tool_call(self, entry: Object, ident: str) -> None:
+        self.run.add(ident)
         if self.waiting:
             step, announced = self.waiting[0]
             add_call(step, entry)
@@ -236,10 +132,10 @@ class Session:
                 self.waiting.pop(0)
             return
         step = {"source": "agent", "message": ""}
-        if entry.thinking is not None and (reasoning := _joined(entry.thinking.text, "\n")):
+        if reasoning := _joined(field_of(entry.get("thinking"), "text"), "\n"):
             step["reasoning_content"] = reasoning
         # The original stamped such a step with the moment of conversion; the entry has its own.
-        add_call(self._add(step, format_time(parse_time(entry.time))), entry)
+        add_call(self._add(step, format_time(parse_time(entry.get("time")))), entry)
 
     def _add(self, step: Object, stamp: str | None) -> Object:
         number = len(self.steps) + 1
@@ -250,11 +146,11 @@ class Session:
         for step, announced in self.waiting:
             # The calls that the model asked for and nobody logged, without results.
             calls = step.setdefault("tool_calls", [])
-            missing = [call for call in announced if call.id not in self.run]
+            missing = [call for call in announced if str_of(call.get("id")) not in self.run]
             for call in missing[: len(announced) - len(calls)]:
-                ident = call.id or f"call-{len(calls) + 1}"
+                ident = str_of(call.get("id")) or f"call-{len(calls) + 1}"
                 if all(ident != other["tool_call_id"] for other in calls):
-                    calls.append(tool_call(ident, call.name, call.arguments))
+                    calls.append(tool_call(ident, call.get("name"), call.get("arguments")))
         agent: Object = {"name": self.agent, "version": AGENT_VERSION}
         if self.tools:
             agent["tool_definitions"] = self.tools
@@ -271,27 +167,29 @@ class Session:
         return {**document, "final_metrics": totals} if totals else document
 
 
-def agent_step(request: Request) -> Object:
-    step: Object = {"source": "agent", "message": _joined(request.result.get("value"), "\n")}
-    if request.chatEndpoint.model:
-        step["model_name"] = request.chatEndpoint.model
-    thinking = [_joined(d.thinking.text, "") for d in request.deltas if d.thinking is not None]
-    if any(thinking):
-        step["reasoning_content"] = "".join(thinking)
-    usage = request.usage
-    if usage is not None:
-        start, end = parse_time(request.startTime), parse_time(request.endTime)
-        counts = {
-            "prompt_tokens": usage.prompt_tokens,
-            "completion_tokens": usage.completion_tokens,
-            "cached_tokens": usage.prompt_tokens_details.cached_tokens,
-        }
-        extra = {
-            "time_to_first_token_ms": request.timeToFirstToken,
-            "duration_ms": None if start is None or end is None else (end - start) // 1000,
-        }
+def agent_step(request: Object) -> Object:
+    value = dict_of(request.get("result")).get("value")
+    step: Object = {"source": "agent", "message": _joined(value, "\n")}
+    if model := _model(request):
+        step["model_name"] = model
+    thoughts = [
+        field_of(delta.get("thinking"), "text") for delta in dicts_of(request.get("deltas"))
+    ]
+    if reasoning := "".join(_joined(thought, "") for thought in thoughts):
+        step["reasoning_content"] = reasoning
+    usage = request.get("usage")
+    if isinstance(usage, dict):
+        start, end = parse_time(request.get("startTime")), parse_time(request.get("endTime"))
         metrics: Object = {
-            n: value for n, value in counts.items() if value is not None and value >= 0
+            "prompt_tokens": usage.get("prompt_tokens"),
+            "completion_tokens": usage.get("completion_tokens"),
+            "cached_tokens": dict_of(usage.get("prompt_tokens_details")).get("cached_tokens"),
+        }
+        metrics = {n: count for n, count in metrics.items() if type(count) is int and count >= 0}
+        first = request.get("timeToFirstToken")
+        extra = {
+            "time_to_first_token_ms": first if type(first) in (int, float) else None,
+            "duration_ms": None if start is None or end is None else (end - start) // 1000,
         }
         if more := {name: value for name, value in extra.items() if value is not None}:
             metrics["extra"] = more
@@ -299,16 +197,36 @@ def agent_step(request: Request) -> Object:
     return step
 
 
-def failure_step(request: Request, status: str) -> Object:
-    reason = str_of(request.result.get("reason"))
-    extra: Object = {"status": status, "request_type": request.type}
-    if request.result:
-        extra["result"] = request.result
-    if request.chatEndpoint.model:
-        extra["model_name"] = request.chatEndpoint.model
+def failure_step(request: Object, status: str) -> Object:
+    result = dict_of(request.get("result"))
+    reason = str_of(result.get("reason"))
+    extra: Object = {"status": status, "request_type": request["type"]}
+    if result:
+        extra["result"] = result
+    if model := _model(request):
+        extra["model_name"] = model
     message = f"The request {'failed' if status == 'failed' else 'was cancelled'}"
     message = f"{message}: {reason}" if reason else f"{message}."
     return {"source": "system", "message": message, "extra": extra}
+
+
+def _model(request: Object) -> str:
+    return str_of(field_of(request.get("chatEndpoint"), "model"))
+
+
+def _words(sent: Object) -> str:
+    """The text parts of a message."""
+    content = sent.get("content")
+    parts = [part for part in dicts_of(content) if part.get("type") == _TEXT_PART]
+    texts = [str_of(part.get("text")) for part in parts]
+    return (str_of(content) or "\n".join(text for text in texts if text)).strip(_SPACES)
+
+
+def _tool_definition(function: Object) -> Object:
+    definition = {"name": function["name"], "description": str_of(function.get("description"))}
+    if function.get("parameters") is not None:
+        definition["parameters"] = function["parameters"]
+    return {"type": "function", "function": definition}
 
 
 def final_metrics(steps: list[Object]) -> Object | None:
@@ -326,34 +244,35 @@ def final_metrics(steps: list[Object]) -> Object | None:
     return {**totals, "extra": {"total_tool_calls": calls}} if calls else totals
 
 
-def tool_call(ident: str, name: str, arguments: Any) -> Object:
+def tool_call(ident: str, name: Any, arguments: Any) -> Object:
     """ATIF takes an object only: text that is none goes under `raw`, and so does a list."""
     if isinstance(arguments, list):
         arguments = _json_text(arguments)
     if isinstance(arguments, str):
         value = parse_object(arguments)
         arguments = {"raw": arguments} if value is None else value
-    named = {"tool_call_id": ident, "function_name": name or "unknown"}
+    named = {"tool_call_id": ident, "function_name": str_of(name) or "unknown"}
     return {**named, "arguments": dict_of(arguments)}
 
 
-def add_call(step: Object, entry: Entry) -> None:
+def add_call(step: Object, entry: Object) -> None:
     """The executed call and what it gave, with the way to the sub-agent that it started."""
     calls = step.setdefault("tool_calls", [])
-    ident = entry.id or f"call-{len(calls) + 1}"
-    call = tool_call(ident, entry.name, entry.args)
+    ident, name = str_of(entry.get("id")) or f"call-{len(calls) + 1}", str_of(entry.get("name"))
+    call = tool_call(ident, name, entry.get("args"))
     calls.append(call)
-    response = entry.response
+    response = entry.get("response")
     content = response.get("content") if isinstance(response, dict) else response
     if not isinstance(content, str):
         texts = map(_part_text, list_of(content))
         content = "\n".join(text for text in texts if text is not None)
     result: Object = {"source_call_id": ident, "content": content}
-    metadata = entry.toolMetadata
-    if (child := metadata.subAgentInvocationId) and entry.name in _SUBAGENT_TOOLS:
-        described = str_of(call["arguments"].get("description"))
-        names = (metadata.agentName, metadata.description, described, entry.name)
-        path = subagent_file(next(name for name in names if name.strip()), child)
+    metadata = dict_of(entry.get("toolMetadata"))
+    child = str_of(metadata.get("subAgentInvocationId"))
+    if child and name in _SUBAGENT_TOOLS:
+        names = (metadata.get("agentName"), metadata.get("description"),
+                 call["arguments"].get("description"), name)  # fmt: skip
+        path = subagent_file(next(text for text in map(str_of, names) if text.strip()), child)
         ref = {"session_id": child, "trajectory_path": path}
         result["subagent_trajectory_ref"] = [ref]
     step.setdefault("observation", {"results": []})["results"].append(result)

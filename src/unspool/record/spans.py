@@ -12,7 +12,7 @@ from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Self, TypeVar
 
 from unspool.io.values import dict_of
-from unspool.record.answers import Gathering, compose, to_answer
+from unspool.record.answers import Gathering, to_answer
 from unspool.record.identity import now
 from unspool.record.plain import json_or_text, name_of, plain, text_of
 from unspool.sources.recorder.entries import Entry
@@ -205,21 +205,23 @@ class Request(Span):
         stop: str | None = None,
     ) -> str:
         """Record the answer: text, a message, or a client's whole response. Its message id."""
-        answer = to_answer(response) if response is not None else self._gathered()
-        compose(
-            answer, thinking=thinking, tool_calls=tool_calls, usage=usage, model=model, stop=stop
-        )
+        answer = to_answer(
+            self._gathered if response is None else response, thinking=thinking,
+            tool_calls=tool_calls, usage=usage, model=model, stop=stop,
+        )  # fmt: skip
         return self.end(answer)
 
     def fail(self, error: BaseException | str, status: str | None = None) -> None:
         """Record that the request failed or was cancelled, with what had come of the answer."""
-        self.end(self._gathered(), error, status)
+        self.end(to_answer(self._gathered), error, status)
 
     def finish(self, error: BaseException | None) -> None:
-        self.end(self._gathered(), error, None if error or self._gathering else "interrupted")
+        status = None if error or self._gathering else "interrupted"
+        self.end(to_answer(self._gathered), error, status)
 
-    def _gathered(self) -> Entry:
-        return self._gathering.finish() if self._gathering is not None else to_answer(None)
+    @property
+    def _gathered(self) -> dict[str, Any] | None:
+        return self._gathering.response if self._gathering is not None else None
 
     def end(
         self,
