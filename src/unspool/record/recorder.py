@@ -111,7 +111,7 @@ class Recorder:
         declared = self.ledger.head(session, name or "subagent")
         declared.parent, declared.title, declared.name = parent, name_of(title), name
         inner = scope.call if scope is not None and parent == around else ""
-        declared.call = name_of(call_id) or inner
+        declared.call = name_of(call_id) or inner or ""
         return Conversation(self, session, declared)
 
     def request(
@@ -126,16 +126,10 @@ class Recorder:
         data: Mapping[str, Any] | None = None,
     ) -> Request:
         """A request to a model. `conversation=False` is for titles, summaries and the like."""
-        return Request(
-            self,
-            name_of(session_id) or self._session(),
-            model,
-            messages,
-            tools,
-            ident=name_of(request_id) or new_id(),
-            conversation=conversation,
-            data=data,
-        )
+        session = name_of(session_id) or self._session()
+        ident = name_of(request_id) or new_id()
+        kept = dict_of(plain(data))
+        return Request(self, session, name_of(model), (messages, tools), ident, conversation, kept)
 
     def tool(
         self,
@@ -147,7 +141,7 @@ class Recorder:
     ) -> Tool:
         """A call of a tool; `call_id` is the id that the model gave it."""
         session = name_of(session_id) or self._session()
-        return Tool(self, session, name_of(name), arguments, name_of(call_id) or new_id())
+        return Tool(self, session, name_of(name), name_of(call_id) or new_id(), arguments)
 
     # What happened, in one go
 

@@ -5,16 +5,16 @@ concurrent tasks never see each other's. New threads begin without one: `bind` a
 over.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Self, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from unspool.io.values import dict_of
 from unspool.record.answers import Gathering, to_answer
 from unspool.record.identity import now
-from unspool.record.plain import json_or_text, name_of, plain, text_of
+from unspool.record.plain import json_or_text, plain, text_of
 from unspool.sources.recorder.entries import Entry
 
 if TYPE_CHECKING:
@@ -24,37 +24,21 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Scope(NamedTuple):
-    """An open conversation or tool call, inside another one or not."""
-
-    owner: object
-    span: object
-    session: str
-    call: str
-    parent: "Scope | None"
+_open: ContextVar[tuple["Span", ...]] = ContextVar("unspool_recorder_scope", default=())
+"""The conversations and tool calls that are open here, of all recorders, the innermost last."""
 
 
-_current: ContextVar[Scope | None] = ContextVar("unspool_recorder_scope", default=None)
-
-
-def current_scope(owner: object) -> Scope | None:
-    """The innermost scope of this recorder."""
-    scope = _current.get()
-    while scope is not None and scope.owner is not owner:
-        scope = scope.parent
-    return scope
+def current_scope(recorder: "Recorder") -> "Span | None":
+    """The innermost one of this recorder."""
+    return next((span for span in reversed(_open.get()) if span.recorder is recorder), None)
 
 
 def bind(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, to be called in another thread under the scope of the caller of `bind`."""
-    scope = _current.get()
+    """The function, to be called in another thread under the context of the caller of `bind`."""
+    context = copy_context()
 
     def bound(*args: P.args, **kwargs: P.kwargs) -> T:
-        def call() -> T:
-            _current.set(scope)
-            return function(*args, **kwargs)
-
-        return copy_context().run(call)
+        return context.copy().run(function, *args, **kwargs)
 
     return bound
 
@@ -70,8 +54,9 @@ class Span:
     """Something with a beginning and an end, for `with` and for `async with`."""
 
     recorder: "Recorder"
-    inside: tuple[str, str] | None = None
-    """The session and the tool call of what happens inside of it, where it is a scope."""
+    session: str
+    call: str | None = None
+    """The tool call that things inside of it belong to; None where it is no scope."""
 
     def start(self) -> None:
         """Record the beginning."""
@@ -81,17 +66,15 @@ class Span:
 
     def __enter__(self) -> Self:
         self.start()
-        if self.inside is not None:
-            _current.set(Scope(self.recorder, self, *self.inside, _current.get()))
+        if self.call is not None:
+            _open.set((*_open.get(), self))
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         # Back to the scope around. No token: a generator may be left in another context.
-        scope = _current.get()
-        while scope is not None and scope.span is not self:
-            scope = scope.parent
-        if scope is not None:
-            _current.set(scope.parent)
+        spans = _open.get()
+        if self in spans:
+            _open.set(spans[: len(spans) - 1 - spans[::-1].index(self)])
         self.finish(error)
 
     async def __aenter__(self) -> Self:
@@ -109,8 +92,8 @@ class Conversation(Span):
 
     def __init__(self, recorder: "Recorder", session_id: str, declared: Entry | None) -> None:
         self.recorder = recorder
-        self.id = session_id
-        self.inside = (session_id, "")
+        self.id = self.session = session_id
+        self.call = ""
         self._declared = declared
 
     def start(self) -> None:
@@ -148,39 +131,29 @@ class Conversation(Span):
         return self.recorder.subagent(name, parent_id=self.id, **more)
 
 
+@dataclass(eq=False, repr=False)
 class Request(Span):
     """One request to a model, from the question to the whole answer."""
 
-    def __init__(
-        self,
-        recorder: "Recorder",
-        session: str,
-        model: str,
-        messages: Sequence[Any],
-        tools: Sequence[Any] | None,
-        *,
-        ident: str,
-        conversation: bool = True,
-        data: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.recorder = recorder
-        self.session = session
-        self.model = name_of(model)
-        self.id = ident
-        self._asked: tuple[Any, Any] | None = (messages, tools)
-        self.conversation = conversation
-        self.data = dict_of(plain(data))
-        self.started: int | None = None
-        self.place = 0
-        """Where in the conversation its answer stands."""
-        self.done = False
-        self._gathering: Gathering | None = None
-        self._first: int | None = None
+    recorder: "Recorder"
+    session: str
+    model: str
+    asked: tuple[Any, Any] | None
+    """Messages and tools, until they are written."""
+    id: str
+    conversation: bool
+    data: dict[str, Any]
+    started: int | None = None
+    place: int = 0
+    """Where in the conversation its answer stands."""
+    done: bool = False
+    _gathering: Gathering | None = None
+    _first: int | None = None
 
     def start(self) -> None:
-        if self._asked is None:
+        if self.asked is None:
             return
-        (messages, tools), self._asked = self._asked, None
+        (messages, tools), self.asked = self.asked, None
         self.started = self.started or now()
         if self.conversation:
             self.recorder.ledger.write_request(self, messages, tools)
@@ -256,22 +229,22 @@ class Request(Span):
         return self._gathering is not None and self._gathering.is_whole
 
 
+@dataclass(eq=False, repr=False)
 class Tool(Span):
     """One call of a tool, from its arguments to what it gave."""
 
-    def __init__(
-        self, recorder: "Recorder", session: str, name: str, arguments: Any, call_id: str
-    ) -> None:
-        self.recorder = recorder
-        self.session = session
-        self.name = name
-        self.id = call_id
-        self.inside = (session, call_id)
-        self._arguments = arguments
-        self._started = 0
-        self._result: Any = None
-        self._given = False
-        self._failed = False
+    recorder: "Recorder"
+    session: str
+    name: str
+    id: str
+    _arguments: Any
+    _started: int = 0
+    _result: Any = None
+    _given: bool = False
+    _failed: bool = False
+
+    def __post_init__(self) -> None:
+        self.call = self.id
 
     def start(self, at: int | None = None) -> None:
         self._started = at or now()
