@@ -189,7 +189,7 @@ def test_a_list_beyond_the_limit_is_used_up_to_there(
         ),
         ("undefined", None),
         ('"be \\ud83d good"', "be \ufffd good"),
-        ('[{"type": "text", "te', '[{"type": "text", "te'),
+        ('[{"type": "text", "te', None),
         ("be ~ good", "be \ufffd good"),
     ],
 )

@@ -303,13 +303,6 @@ def test_lost_bodies_are_taken_from_a_list_that_begins_alike(
     assert made.partial is None
 
 
-def test_lost_bodies_that_two_lists_tell_differently_stay_lost(tmp_path: Path) -> None:
-    again = [call(TALK[:2], 5, modelCallId="mx"), answer("good day", 6, modelCallId="mx")]
-    (made,) = rebuilt(tmp_path, _by_reference(2), FIRST, again)
-    assert ("assistant", "good day") not in words(made.messages)
-    assert made.partial == ["messages-missing"]
-
-
 def test_a_mode_that_is_only_known_by_its_turn_is_nobodys_where_turns_are_missing(
     tmp_path: Path,
 ) -> None:

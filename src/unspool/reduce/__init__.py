@@ -137,7 +137,8 @@ def reduce_facts(
         lists = read_lists(key, snapshots, *read_references(references))
         reduction.problems = lists.problems
         for side, group in by_side(lists.lists, lists.answers, beside).items():
-            strand = Strand((key[0], f"{key[1]}/{side}") if side else key, *group)
+            strand_key = (key[0], f"{key[1]}/{side}") if side else key
+            strand = Strand(strand_key, *group, beside.deciding["served"])
             strand.tell(Beside(()) if side else beside, merge_tools, provenance)
             strands[side] = strand
         records = sum(len(listing.calls) for listing in lists.lists) + len(lists.answers)

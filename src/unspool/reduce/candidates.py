@@ -143,9 +143,13 @@ def same_answer(a: Message, b: Message) -> bool:
     return a.role == b.role and (a.content == b.content or a.content.rstrip() == b.content.rstrip())
 
 
-def join_answers(lists: list[Listing], answers: list[Answer]) -> None:
-    """Give every call its answer: by call id, else by request, the next in time."""
+def join_answers(lists: list[Listing], answers: list[Answer], served: list[Noted]) -> None:
+    """Give every call its answer: by call id, else by request, the next in time. Calls that were
+    `served` take theirs away: they have no id, and are not the conversation's."""
     calls, copies = _with_copies(lists)
+    for note in {(note.subject, note.time): note for note in served}.values():
+        view = View(0, note.origin, note.offset, note.time, request=note.subject)
+        calls.append(Call(view, 0))
     asked = {call.view.call for call in calls if call.view.call}
     by_call: dict[str, Answer] = {}
     by_request: dict[str, list[Answer]] = defaultdict(list)
@@ -270,8 +274,6 @@ class Sides:
 
 def by_side(lists: list[Listing], answers: list[Answer], beside: Beside) -> dict[str, Group]:
     """Lists and answers apart by the sub-agent run that they belong to; utility calls left out."""
-    if not _tells_sides(lists, answers, beside):
-        return {"": (lists, answers)} if lists or answers else {}
     sides = Sides(lists, beside)
     found: dict[str, Group] = {"": ([], [])}
     for listing in lists:
@@ -285,63 +287,18 @@ def by_side(lists: list[Listing], answers: list[Answer], beside: Beside) -> dict
             whole = size == len(listing.messages)
             part = listing
             if not whole or len(own) < len(listing.calls):
-                gaps = tuple(gap for gap in listing.gaps if whole or gap[0] < size)
                 shared = listing.shared or len(calls) > 1
-                part = Listing(listing.messages[:size], own, listing.missing, gaps, shared=shared)
+                seen = listing.messages[:size]
+                part = Listing(seen, own, listing.missing, listing.gaps, shared=shared)
             found.setdefault(side, ([], []))[0].append(part)
-    served = _served(lists, answers, beside.deciding["served"])
     for answer in answers:
         side = sides.of_answer(answer.view)
-        if side is not None and answer not in served:
+        if side is not None:
             found.setdefault(side, ([], []))[1].append(answer)
     runs: dict[str, Group] = {}
     for side, group in found.items():
         runs.update(_by_task(side, group) if side else {"": group})
     return {side: group for side, group in runs.items() if group[0] or group[1]}
-
-
-def _tells_sides(lists: list[Listing], answers: list[Answer], beside: Beside) -> bool:
-    """Whether anything says of a call that it is not the conversation's own, as is rare."""
-    for name in ("side", "utility", "served"):
-        if beside.deciding[name]:
-            return True
-    for listing in lists:
-        seen = 0
-        for call in listing.calls:
-            if call.view.side:
-                return True
-            seen = max(seen, call.count)
-        if seen < len(listing.messages):
-            return True
-    return any(answer.view.side for answer in answers)
-
-
-def _served(lists: list[Listing], answers: list[Answer], notes: list[Noted]) -> set[Answer]:
-    """The answers to calls that serve the program and have no id: each the next of its request."""
-    serving: dict[str, dict[int | None, Call]] = defaultdict(dict)
-    for note in notes:
-        if note.on == "request":
-            view = View(0, note.origin, note.offset, note.time, request=note.subject)
-            serving[note.subject].setdefault(note.time, Call(view, 0))
-    if not serving:
-        return set()
-    asked: dict[str, list[Call]] = defaultdict(list)
-    for call in (call for listing in lists for call in listing.calls):
-        if call.view.request in serving and not call.view.call:
-            asked[call.view.request].append(Call(call.view, 0))
-    # Copies together: the same event may be in two files, or have come by two channels.
-    given: dict[str, dict[tuple[int | None, str], list[Answer]]] = defaultdict(dict)
-    for answer in answers:
-        if answer.view.request in serving and not answer.view.call:
-            same = (answer.view.time, answer.message.content)
-            given[answer.view.request].setdefault(same, []).append(answer)
-    found: set[Answer] = set()
-    for request, calls in serving.items():
-        firsts = [Answer(one[0].view, one[0].message) for one in given[request].values()]
-        pair([*asked[request], *calls.values()], firsts)
-        for taken in (call.answer for call in calls.values() if call.answer is not None):
-            found.update(given[request][(taken.view.time, taken.message.content)])
-    return found
 
 
 def _by_task(side: str, group: Group) -> dict[str, Group]:

@@ -11,12 +11,13 @@ call logs them when it ends. A list that is broken is used up to the break
 import json
 import operator
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
 
-from unspool.facts import Key, ListSeen, PieceSeen, Problem, SnapshotSeen, View
+from unspool.facts import Key, Problem, SnapshotSeen, View
 from unspool.io.door import clean, recover_json, refuse_depth
 from unspool.io.memory import give_back
 from unspool.prompts.shapes import SentMessage, list_to_messages
@@ -24,8 +25,6 @@ from unspool.trajectory import Message
 
 When = tuple[int, str, int]
 """Time (-1 where unknown), origin, offset."""
-Gap = tuple[int, int]
-"""Before which message of a list something is missing, and how many messages."""
 
 
 class Answer:
@@ -73,7 +72,7 @@ class Listing:
         messages: list[Message],
         calls: list[Call],
         missing: bool = False,
-        gaps: tuple[Gap, ...] = (),
+        gaps: tuple[int, ...] = (),
         trouble: str = "",
         shared: bool = False,
     ) -> None:
@@ -81,7 +80,7 @@ class Listing:
         self.calls = calls
         self.missing = missing
         self.gaps = gaps
-        """Messages are missing between others: their numbers are not those of other lists."""
+        """The numbers of messages that are missing: those behind are not numbered as in other lists."""
         self.trouble = trouble
         """The code of the problem that showed when the list was decoded."""
         self.shared = shared
@@ -150,7 +149,6 @@ def read_lists(
     """All lists of a conversation: those that were logged whole, of which none is the beginning of
     another, and the `inputs` and `outputs` that were put together from references. `snapshots` is
     empty in the end: a text that was decoded is not needed any more."""
-    problems: list[Problem] = []
     answers: list[Answer] = []
     lists: list[Listing] = []
     inputs = list(inputs)
@@ -158,24 +156,12 @@ def read_lists(
         some, size = [snapshots.pop()], 0
         while snapshots and (size := size + len(some[-1].text)) < _PORTION_BYTES:
             some.append(snapshots.pop())
-        whole = _read_whole([fact for fact in some if not fact.broken], answers)
-        inputs += whole or ()
-        waiting = some if whole is None else [fact for fact in some if fact.broken]
-        while waiting:
-            fact = waiting.pop()
-            listing = _read_snapshot(fact, waiting)
-            if listing is None:
-                seen = [view for view in fact.views if view.size >= len(fact.text)]
-                problems.append(_problem(key, min(seen, key=_by_place), "messages-unreadable"))
-            else:
-                inputs.append(listing)
+        inputs += _read_snapshots(some)
         if snapshots:
-            del some, waiting
+            del some
             give_back()
-    inputs.sort(key=_first_place)
+    inputs.sort(key=lambda listing: listing.calls[0].place)
     for listing in inputs:
-        if listing.trouble:
-            problems.append(_problem(key, listing.calls[0].view, listing.trouble))
         own = []
         for call in listing.calls:
             if _is_answer(listing, call):
@@ -184,72 +170,44 @@ def read_lists(
             else:
                 own.append(call)
         if own and (listing.messages or not listing.missing):
-            listing.calls = own
             lists.append(listing)
+            listing.calls = own
     for output in outputs:
         if output.messages:
+            output.trouble = ""
             answers.append(Answer(output.calls[0].view, output.messages[0]))
-        else:
-            problems.append(_problem(key, output.calls[0].view, output.trouble))
+    problems = [_problem(key, one) for one in (*inputs, *outputs) if one.trouble]
     return Lists(_fold(lists), _unique(answers), problems)
 
 
-def _first_place(listing: Listing) -> tuple[str, int]:
+def _problem(key: Key, listing: Listing) -> Problem:
     view = listing.calls[0].view
-    return (view.origin, view.offset)
+    return Problem(key=key, origin=view.origin, offset=view.offset, number=98, code=listing.trouble)
 
 
-def _by_place(item: View | SnapshotSeen | ListSeen | PieceSeen) -> tuple[str, int]:
-    return (item.origin, item.offset)
-
-
-def _problem(key: Key, view: View, code: str) -> Problem:
-    return Problem(key=key, origin=view.origin, offset=view.offset, number=98, code=code)
-
-
-def _ends(fact: SnapshotSeen) -> list[int]:
-    return sorted({len(fact.text), *[view.size for view in fact.views]})
-
-
-def _pieces(fact: SnapshotSeen, ends: list[int]) -> list[bytes]:
-    return [fact.text[start + 1 : end] for start, end in pairwise([0, *ends])]
-
-
-def _read_whole(snapshots: list[SnapshotSeen], answers: list[Answer]) -> list[Listing] | None:
-    """All lists of a conversation, decoded in one go; None where one of them is not clean. Those that
-    are plain answers go to the answers.
+def _read_snapshots(snapshots: list[SnapshotSeen]) -> list[Listing]:
+    """The lists, decoded in one go, or one by one where one of them is not clean.
 
     A piece between two ends tells how many messages the next call saw more.
     """
-    ends: list[list[int]] = []
-    pieces: list[bytes] = []
-    for fact in snapshots:
-        if len(fact.views) == 1:
-            ends.append([len(fact.text)])
-            pieces.append(fact.text[1:])
-        else:
-            ends.append(_ends(fact))
-            pieces += _pieces(fact, ends[-1])
-    try:
-        decoded = _decode_pieces(pieces)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    if len(decoded) != len(pieces):
-        return None
-    listings: list[Listing] = []
-    values = iter(decoded)
-    for fact, own in zip(snapshots, ends, strict=True):
-        view = fact.views[0]
-        if len(fact.views) > 1 or view.requested or not _tells_answer(view):
-            listings.append(_listing(fact.views, own, values))
-            continue
-        piece = next(values)
-        messages, odd = piece
-        if odd or len(messages) != 1 or messages[0].role != "assistant" or is_empty(messages[0]):
-            listings.append(_listing(fact.views, own, iter([piece])))
-        else:
-            answers.append(Answer(view, messages[0]))
-    return listings
+    ends = [sorted({len(fact.text), *[view.size for view in fact.views]}) for fact in snapshots]
+    pieces = [
+        fact.text[start + 1 : end]
+        for fact, own in zip(snapshots, ends, strict=True)
+        for start, end in pairwise([0, *own])
+    ]
+    decoded: list[Piece] = []
+    if not any(fact.broken for fact in snapshots):
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            decoded = _decode_pieces(pieces)
+    if len(decoded) == len(pieces):
+        values = iter(decoded)
+        return [
+            _listing(fact.views, own, values) for fact, own in zip(snapshots, ends, strict=True)
+        ]
+    if len(snapshots) > 1:
+        return [listing for fact in snapshots for listing in _read_snapshots([fact])]
+    return [_read_unclean(snapshots[0], end) for end in ends[0]]
 
 
 Piece = tuple[list[Message], bool]
@@ -261,7 +219,8 @@ def _listing(views: tuple[View, ...], ends: list[int], decoded: Iterator[Piece])
     messages: list[Message] = []
     counts: dict[int, int] = {}
     trouble = ""
-    for end, (told, odd) in zip(ends, decoded):  # noqa: B905 - `decoded` goes on with the next list
+    for end in ends:
+        told, odd = next(decoded)
         if odd:
             trouble = "message-not-an-object"
         for message in told:
@@ -278,63 +237,6 @@ _by_view: Callable[[Call | Answer], tuple[str, int]] = operator.attrgetter(
     "view.origin", "view.offset"
 )
 
-
-def _read_snapshot(fact: SnapshotSeen, others: list[SnapshotSeen]) -> Listing | None:
-    """The list of a snapshot. Where it is not clean, shorter ones that it was joined with may be: they
-    go to the others."""
-    if fact.broken:
-        return _read_broken(fact)
-    ends = _ends(fact)
-    try:
-        decoded = [_decode_piece(piece) for piece in _pieces(fact, ends)]
-    except (ValueError, RecursionError):
-        return _read_broken(_apart(fact, others))
-    return _listing(fact.views, ends, iter(decoded))
-
-
-def _apart(fact: SnapshotSeen, others: list[SnapshotSeen]) -> SnapshotSeen:
-    """The snapshot as those saw it who saw all of it; what the others saw goes to the others."""
-    shorter = [view for view in fact.views if view.size < len(fact.text)]
-    if not shorter:
-        return fact
-    text = fact.text[: max(view.size for view in shorter)]
-    others.append(msgspec.structs.replace(fact, text=text, views=tuple(shorter)))
-    whole = tuple([view for view in fact.views if view.size >= len(fact.text)])
-    return msgspec.structs.replace(fact, views=whole)
-
-
-def _read_broken(fact: SnapshotSeen) -> Listing | None:
-    """All whole messages of a list that is cut off, or not clean, and the cut-off one as far as it
-    goes."""
-    missing, text = fact.broken, fact.text.decode()
-    try:
-        values = None if missing else _whole_array(text)
-        if values is None:
-            # The elements before the place where the array breaks.
-            value = recover_json(text)
-            if value is None:
-                try:
-                    json.loads(text, strict=False)
-                except json.JSONDecodeError as error:
-                    value = recover_json(text[: error.pos])
-            missing, values = True, (value if isinstance(value, list) else None)
-    except (ValueError, RecursionError):
-        return None
-    if values is None:
-        return None
-    messages = [m for m in list_to_messages(values) if not is_empty(m)]
-    calls = [Call(view, len(messages)) for view in sorted(fact.views, key=_by_place)]
-    cut_off = "messages-cut-off" if missing and not fact.broken else ""
-    return Listing(messages, calls, missing, trouble=cut_off)
-
-
-def _whole_array(text: str) -> list[Any] | None:
-    try:
-        return decode_array(f"{text}]".encode("utf-8", "replace"))
-    except ValueError:
-        return None
-
-
 _decode_sent = msgspec.json.Decoder(list[list[SentMessage]]).decode
 _decode_lists = msgspec.json.Decoder(list[list[Any]]).decode
 
@@ -346,20 +248,46 @@ def _decode_pieces(pieces: list[bytes]) -> list[Piece]:
     try:
         return [([sent.to_message() for sent in piece], False) for piece in _decode_sent(array)]
     except msgspec.ValidationError:  # of another shape, or with more to tell
-        return [_piece(values) for values in _decode_lists(array)]
+        return [
+            (list_to_messages(values), any(type(value) is not dict for value in values))
+            for values in _decode_lists(array)
+        ]
 
 
-def _decode_piece(piece: bytes) -> Piece:
+def _read_unclean(fact: SnapshotSeen, end: int) -> Listing:
+    """What the calls saw that saw so much of a list that is not clean: its whole messages, up to where
+    it breaks, and the one that breaks off as far as it goes. Calls that saw less of the list may have
+    seen it whole."""
+    text = fact.text[:end].decode("utf-8", "replace")
+    values: Any = None
+    cut_off = fact.broken
     try:
-        (messages,) = _decode_pieces([piece])
-        return messages
-    except (msgspec.DecodeError, ValueError):
-        pass  # not clean: read as far as it is JSON, or refused
-    return _piece(decode_array(b"[%b]" % piece))
-
-
-def _piece(values: list[Any]) -> Piece:
-    return list_to_messages(values), any(type(value) is not dict for value in values)
+        if not cut_off:
+            try:
+                values = decode_array(f"{text}]".encode())
+            except ValueError:
+                cut_off = True
+        if cut_off:
+            values = recover_json(text)
+        if values is None:
+            try:
+                json.loads(text, strict=False)
+            except json.JSONDecodeError as error:
+                values = recover_json(text[: error.pos])
+    except (ValueError, RecursionError):
+        pass
+    seen = sorted((v for v in fact.views if v.size == end), key=lambda v: (v.origin, v.offset))
+    if not isinstance(values, list):
+        calls = [Call(view, 0) for view in seen]
+        return Listing([], calls, missing=True, trouble="messages-unreadable")
+    messages = [m for m in list_to_messages(values) if not is_empty(m)]
+    trouble = ""
+    if cut_off and not fact.broken:  # (else the source has told)
+        trouble = "messages-cut-off"
+    elif any(type(value) is not dict for value in values):
+        trouble = "message-not-an-object"
+    calls = [Call(view, len(messages)) for view in seen]
+    return Listing(messages, calls, cut_off, trouble=trouble)
 
 
 def decode_array(text: bytes) -> list[Any]:
@@ -375,44 +303,30 @@ def decode_array(text: bytes) -> list[Any]:
 
 
 def decode_system(raw: bytes) -> str:
-    """The text of a system prompt that is sent beside a list: JSON inside JSON, a string or blocks."""
-    if not raw:
-        return ""
-    value = _decode_nested(raw)
-    text = _text_of(value)
-    return text or (_text_of(_decode_nested(raw, recover=False)) if value else "")
-
-
-def decode_text(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return json.loads(text, strict=False)
-
-
-def _text_of(value: Any) -> str:
-    messages = list_to_messages([{"role": "system", "content": value}])
+    """The text of a system prompt that is sent beside a list, a string or blocks."""
+    messages = list_to_messages([{"role": "system", "content": _decode_nested(raw)}])
     return messages[0].content if messages else ""
 
 
 def decode_tools(raw: bytes) -> list[dict[str, Any]] | None:
-    value = _decode_nested(raw) if raw else None
+    value = _decode_nested(raw)
     if not isinstance(value, list):
         return None
     return [tool for tool in value if isinstance(tool, dict)] or None
 
 
-def _decode_nested(raw: bytes, recover: bool = True) -> Any:
-    """A value that stands as JSON in JSON strings, as far as it can be read."""
-    value: Any = None
+def _decode_nested(raw: bytes) -> Any:
+    """A value that stands as JSON in JSON strings; of one that was cut off, what there is."""
+    value: Any = raw.decode("utf-8", "replace")
     try:
-        value = decode_text(raw.decode("utf-8", "replace"))
         while isinstance(value, str) and value[:1] in ('"', "["):
-            value = decode_text(value)
+            try:
+                value = msgspec.json.decode(value)
+            except (msgspec.DecodeError, UnicodeEncodeError):
+                value = json.loads(value, strict=False)
     except (ValueError, RecursionError):
-        if isinstance(value, str) and recover:  # cut off, maybe: senders drop what is too long
-            recovered = recover_json(value)
-            value = value if recovered is None else recovered
+        recovered = recover_json(value)
+        value = value if recovered is None else recovered
     return clean(value)
 
 

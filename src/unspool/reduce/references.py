@@ -4,34 +4,26 @@
     {"messageUuid": "b", "chunkIndex": 0, "messageJson": "{…"}         a PieceSeen per chunk of a body
 
 A body, or a piece of it, may be lost on its way: then the list has a gap, which another list that
-begins alike may fill (cases/copilot_telemetry/chunked_lists).
+tells the same beside it may fill (cases/copilot_telemetry/chunked_lists).
 """
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import Any, NamedTuple
 
 import msgspec
 
 from unspool.facts import ListSeen, PieceSeen, View
-from unspool.io.door import recover_json, unescape
+from unspool.io.door import unescape
 from unspool.prompts.shapes import is_response_item, joined, list_to_messages
-from unspool.reduce.lists import (
-    Call,
-    Gap,
-    Listing,
-    by_time,
-    decode_array,
-    identity,
-    is_empty,
-)
+from unspool.reduce.lists import Call, Listing, decode_array, identity, is_empty
 from unspool.trajectory import Message
 
 Pieces = dict[int, PieceSeen]
 
 
 class Reference(NamedTuple):
-    """The ids of one call's list; `cut` where not all pieces of them were seen."""
+    """The ids of one call's list; none where not all pieces of them were seen (`cut`)."""
 
     ids: list[str]
     cut: bool
@@ -140,20 +132,11 @@ def _messages(ids: list[str], bodies: Bodies) -> tuple[list[Message], list[int]]
 
 
 def _listing(reference: Reference, bodies: Bodies, messages: list[Message]) -> Listing:
-    gaps = _gaps(reference.ids, bodies)
-    if gaps and reference.cut:
-        gaps = ((len(messages), 1),)  # the end is missing too, and nobody can fill that
-    call = Call(reference.view, len(messages))
+    gaps = tuple(at for at, ident in enumerate(reference.ids) if bodies.find(ident) is None)
     missing = bool(gaps) or reference.cut
-    listing = Listing(messages, [call], missing, gaps, shared=True)
-    listing.trouble = "message-body-missing" if listing.missing else ""
-    return listing
-
-
-def _gaps(ids: list[str], bodies: Bodies) -> tuple[Gap, ...]:
-    _, counts = _messages(ids, bodies)
-    lost = Counter(counts[number] for number, ident in enumerate(ids) if bodies.find(ident) is None)
-    return tuple(sorted(lost.items()))
+    trouble = "message-body-missing" if missing else ""
+    call = Call(reference.view, len(messages))
+    return Listing(messages, [call], missing, gaps, trouble=trouble, shared=True)
 
 
 def _reference(pieces: dict[int, ListSeen], options: dict[str, dict[str, Any]]) -> Reference | None:
@@ -162,23 +145,13 @@ def _reference(pieces: dict[int, ListSeen], options: dict[str, dict[str, Any]]) 
         return None
     text = _joined(pieces, "ids")
     try:
-        ids = _unescape(text) if text else _leading_ids(pieces)
+        ids = _unescape(text) if text else None
     except (ValueError, RecursionError):
         ids = None
     view = _with_options(first.view, options.get(first.options, {}))
-    cut = text is None or not isinstance(ids, list)
-    return Reference([str(i) for i in ids] if isinstance(ids, list) else [], cut, view)
-
-
-def _leading_ids(pieces: dict[int, ListSeen]) -> Any:
-    """The whole ids in the pieces before the first that is missing."""
-    text = ""
-    for number in range(len(pieces)):
-        if number not in pieces:
-            break
-        text += json.loads(b'"' + pieces[number].ids + b'"', strict=False)
-    cut = text.rfind(",")
-    return recover_json(text[:cut]) if cut > 0 else []
+    if not isinstance(ids, list):
+        return Reference([], True, view)
+    return Reference([str(ident) for ident in ids], False, view)
 
 
 def _joined(pieces: dict[int, Any], field: str) -> bytes | None:
@@ -228,64 +201,30 @@ def _with_options(view: View, options: dict[str, Any]) -> View:
 
 
 def fill_gaps(lists: list[Listing]) -> list[Listing]:
-    """The lists, with what is missing taken from those that are whole."""
+    """The lists, with what is missing taken from what a call saw and was answered, where that is the
+    same in all that both tell."""
     if not any(listing.gaps for listing in lists):
         return lists
-    whole = Whole(lists)
+    whole = [
+        [*listing.messages[: call.count], *([call.answer.message] if call.answer else ())]
+        for listing in lists
+        for call in listing.calls
+        if call.count <= min(listing.gaps, default=call.count)
+    ]
     return [_filled(listing, whole) if listing.gaps else listing for listing in lists]
 
 
-class Whole:
-    """What is whole: lists with the answers of the calls that saw all of them, and the beginnings
-    of others, up to their first gap, with theirs."""
-
-    def __init__(self, lists: list[Listing]) -> None:
-        self._by_beginning: dict[int, list[list[Message]]] = defaultdict(list)
-        for listing in lists:
-            if not listing.missing:
-                for messages in _with_answers(listing):
-                    for link in listing.chain:
-                        self._by_beginning[link].append(messages)
-            for at, _ in listing.gaps[:1]:
-                seen = [call for call in listing.calls if call.count == at]
-                beginning = Listing(listing.messages[:at], seen)
-                self._by_beginning[listing.chain[at]] += _with_answers(beginning)
-
-    def between(self, listing: Listing, gap: Gap) -> list[Message] | None:
-        """The messages that stand in the gap wherever a list begins alike; None if they differ."""
-        at, count = gap
-        right = identity(listing.messages[at])
-        candidates: dict[tuple[object, ...], list[Message]] = {}
-        for messages in self._by_beginning.get(listing.chain[at], ()):
-            inside = messages[at : at + count]
-            behind = messages[at + count : at + count + 1]
-            if len(inside) == count and (not behind or identity(behind[0]) == right):
-                candidates.setdefault(tuple(map(identity, inside)), inside)
-        return next(iter(candidates.values())) if len(candidates) == 1 else None
-
-
-def _with_answers(listing: Listing) -> list[list[Message]]:
-    answers = [
-        call.answer.message
-        for call in sorted(listing.final, key=by_time)
-        if call.answer is not None
-    ]
-    distinct = {identity(answer): answer for answer in answers if not is_empty(answer)}
-    return [[*listing.messages, answer] for answer in distinct.values()] or [listing.messages]
-
-
-def _filled(listing: Listing, whole: Whole) -> Listing:
-    left: list[Gap] = []
-    shift = 0
-    for at, count in listing.gaps:
-        gap = (at + shift, count)
-        inside = None if left or gap[0] >= len(listing.messages) else whole.between(listing, gap)
-        if inside is None:
-            left.append(gap)
-            continue
-        messages = [*listing.messages[: gap[0]], *inside, *listing.messages[gap[0] :]]
-        for call in listing.calls:
-            call.count += count if call.count > gap[0] else 0
-        shift += count
-        listing = Listing(messages, listing.calls)
-    return Listing(listing.messages, listing.calls, bool(left), tuple(left), shared=True)
+def _filled(listing: Listing, whole: list[list[Message]]) -> Listing:
+    known: list[Message | None] = list(listing.messages)
+    for gap in listing.gaps:
+        known.insert(gap, None)
+    for told in whole:
+        both = zip(known, told, strict=False)
+        if len(told) > listing.gaps[-1] and all(
+            own is None or identity(own) == identity(theirs) for own, theirs in both
+        ):
+            for call in listing.calls:
+                call.count += sum(at - n < call.count for n, at in enumerate(listing.gaps))
+            messages = [told[at] if own is None else own for at, own in enumerate(known)]
+            return Listing(messages, listing.calls, shared=True)
+    return listing

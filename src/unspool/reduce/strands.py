@@ -51,9 +51,11 @@ _NO_TOOLS = (b"", b'"[]"', b"[]")
 class Strand:
     """The lists and answers of one conversation or of one sub-agent's run."""
 
-    def __init__(self, key: Key, lists: list[Listing], answers: list[Answer]) -> None:
+    def __init__(
+        self, key: Key, lists: list[Listing], answers: list[Answer], served: list[Noted]
+    ) -> None:
         self.key = key
-        join_answers(lists, answers)
+        join_answers(lists, answers, served)
         self.lists = fill_gaps(lists)
         self.answers = answers
         beginnings = calls_by_beginning(self.lists)
