@@ -111,19 +111,3 @@ def test_odd_roots_and_blobs_are_left_out_and_the_rest_is_read(tmp_path: Path) -
     made = reduce_all(facts_of(origins_of(tmp_path), tally))
     assert [spoken(t) for t in made] == [[*WHOLE[:2], WHOLE[5]]] * 7
     assert tally.noise + tally.unrecognised + tally.problems <= tally.records
-
-
-def test_parts_that_share_nothing_stand_as_a_third_store_tells_them(tmp_path: Path) -> None:
-    """Without times, and the later part in the store whose name comes first."""
-    ident = "aaaaaaaa-0000-4000-8000-00000000000a"
-    early = [said("user", text("<user_query>one</user_query>")), said("assistant", text("First."))]
-    write_chat(tmp_path / "chats/0" / ident / "store.db", early)
-    late = (bubble("3", 1, "two"), bubble("4", 2, "Second."))
-    path = tmp_path / "Cursor/User/globalStorage/state.vscdb"
-    write_editor(path, rows_of({"composerId": ident}, *late))
-    words = [("user", "one"), ("assistant", "First."), ("user", "two"), ("assistant", "Second.")]
-    folder = tmp_path / ".cursor/projects/w-p/agent-transcripts"
-    folder.mkdir(parents=True)
-    lines = [{"role": role, "message": {"content": [text(said)]}} for role, said in words]
-    (folder / f"{ident}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert spoken(only(tmp_path)) == words

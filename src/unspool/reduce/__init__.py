@@ -67,10 +67,12 @@ from unspool.reduce.references import read_references
 from unspool.reduce.strands import Strand
 from unspool.reduce.thread import (
     Thread,
+    find_parents,
     find_thread,
     settle_echoes,
     still_told,
     thing_times,
+    tree_tops,
 )
 from unspool.reduce.totals import complete, is_turn, mark_injected
 from unspool.reduce.usage import Runs, assign_usage
@@ -192,27 +194,12 @@ def _split_sides(ordered: Ordered) -> tuple[list[Record], list[tuple[str, list[R
     """Trees that stand on a side thread, each to be a trajectory of its own."""
     if not [record for record in ordered.records if record.side]:
         return ordered.records, []
-    by_entry = {record.entry: record for record in ordered.records}
-    side_root: dict[str, str] = {}
-    main: list[Record] = []
+    apart = {record.entry: record for record in ordered.records if record.side}
     sides: dict[str, list[Record]] = {}
-    for record in ordered.records:
-        if not record.side:
-            main.append(record)
-            continue
-        path = [record.entry]
-        while path[-1] not in side_root:
-            parent = by_entry[path[-1]].after
-            if not parent or parent in path or parent not in by_entry:
-                break
-            if not by_entry[parent].side:
-                break
-            path.append(parent)
-        root = side_root.get(path[-1], path[-1])
-        for entry in path:
-            side_root[entry] = root
-        sides.setdefault(root, []).append(record)
-    return main, list(sides.items())
+    tops = tree_tops(find_parents(apart))
+    for entry, record in apart.items():
+        sides.setdefault(tops[entry], []).append(record)
+    return [record for record in ordered.records if not record.side], list(sides.items())
 
 
 def _only_call(root: str, records: list[Record]) -> str | None:

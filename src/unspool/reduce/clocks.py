@@ -6,33 +6,24 @@
 (cases/claude_code/hooks_prefixed has such a log alone: its times stay as they are, and say so)
 
 Such times were read as UTC. Where a log and an origin that knows the zone tell of the same call,
-result, prompt or sub-agent, the difference, in whole quarters of an hour, is the zone; the logs of
+prompt or sub-agent, the difference, in whole quarters of an hour, is the zone; the logs of
 one conversation were written on one machine, so what one of them shows holds for all. Where they
 share nothing, the one zone holds that puts the log inside the conversation.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import msgspec
 
-from unspool.facts import (
-    NO_ZONE,
-    ZONE,
-    AnyFact,
-    Marked,
-    MessageSeen,
-    Noted,
-    ToolCalled,
-    ToolReturned,
-)
+from unspool.facts import NO_ZONE, ZONE, AnyFact, Noted
+from unspool.reduce.records import Evidence, evidence_of
 
 QUARTER = 15 * 60 * 1_000_000
 FARTHEST = 14 * 4
 """No zone is more than 14 hours from UTC."""
 _SLACK = 2 * 60 * 1_000_000
 """A hook may run a little before the first record or behind the last one."""
-Evidence = tuple[str, str]
 
 
 def set_clocks(facts: list[AnyFact]) -> list[AnyFact]:
@@ -43,15 +34,11 @@ def set_clocks(facts: list[AnyFact]) -> list[AnyFact]:
     votes = _votes(facts, local)
     shared = sum(votes.values(), Counter[int]())
     fitting = None if shared else _fitting(facts, local)
-    made: list[AnyFact] = []
-    for fact in facts:
-        if fact.origin in local:
-            found = _winner(votes.get(fact.origin) or shared)
-            quarters = found if found is not None else fitting
-            made.append(fact if quarters is None else _shifted(fact, quarters))
-        else:
-            made.append(fact)
-    return made
+    zones = {
+        origin: _winner(own) if (own := votes.get(origin) or shared) else fitting
+        for origin in local
+    }
+    return [_shifted(fact, zones.get(fact.origin)) for fact in facts]
 
 
 def _is_zoneless(note: Noted) -> bool:
@@ -71,45 +58,24 @@ def _votes(facts: list[AnyFact], local: set[str]) -> dict[str, Counter[int]]:
     return votes
 
 
-def _winner(votes: Counter[int]) -> int | None:
-    return min(votes, key=lambda quarters: (-votes[quarters], abs(quarters)), default=None)
+def _winner(votes: Counter[int]) -> int:
+    return min(votes, key=lambda quarters: (-votes[quarters], abs(quarters)))
 
 
 def _times(facts: Iterable[AnyFact]) -> dict[Evidence, int]:
-    """What is recognised elsewhere → when it was; nothing that was seen twice."""
-    found: dict[Evidence, int] = {}
-    often: set[Evidence] = set()
+    """What is recognised elsewhere → when it was told of first; no words that were said twice."""
+    times: dict[Evidence, int] = {}
+    again: set[Evidence] = set()
     for fact in facts:
-        for evidence in _evidence(fact) if fact.time is not None else ():
-            if evidence in found and evidence[0] not in _FIRST:
-                often.add(evidence)
-            found[evidence] = min(fact.time or 0, found.get(evidence, 1 << 62))
-    return {evidence: time for evidence, time in found.items() if evidence not in often}
+        for evidence in evidence_of([fact]) if fact.time is not None else ():
+            if evidence in times and evidence[0] not in _NAMED:
+                again.add(evidence)
+            times[evidence] = min(fact.time or 0, times.get(evidence, 1 << 62))
+    return {evidence: time for evidence, time in times.items() if evidence not in again}
 
 
-_FIRST = ("call", "result", "asked", "agent")
+_NAMED = ("call", "request", "agent")
 """What has an id of its own: told of twice, the first time counts."""
-
-
-def _evidence(fact: AnyFact) -> Iterator[Evidence]:
-    if type(fact) is ToolCalled:
-        if fact.id:
-            yield "call", fact.id
-    elif type(fact) is ToolReturned:
-        if fact.call:
-            yield "result", fact.call
-    elif isinstance(fact, MessageSeen):
-        if fact.role == "user" and fact.request and fact.kind != "injected":
-            yield "asked", fact.request
-        words = fact.typed or fact.text
-        if words.strip():
-            yield fact.role, words.strip()
-    elif type(fact) is Marked:
-        child = (fact.data or {}).get("conversation_id")
-        if fact.kind in ("subagent_start", "subagent_end") and isinstance(child, str):
-            yield "agent", child
-    elif type(fact) is Noted and fact.name == "child_id" and isinstance(fact.value, str):
-        yield "agent", fact.value
 
 
 def _fitting(facts: list[AnyFact], local: set[str]) -> int | None:
@@ -126,7 +92,9 @@ def _fitting(facts: list[AnyFact], local: set[str]) -> int | None:
     return None
 
 
-def _shifted(fact: AnyFact, quarters: int) -> AnyFact:
+def _shifted(fact: AnyFact, quarters: int | None) -> AnyFact:
+    if quarters is None:
+        return fact
     if type(fact) is Noted and _is_zoneless(fact):
         sign, minutes = ("-" if quarters > 0 else "+"), abs(quarters) * 15
         zone = f"{sign}{minutes // 60:02d}:{minutes % 60:02d}"

@@ -187,10 +187,9 @@ class _Heard:
         self._last = target if target is not None else self._last
         if target is None and self._channel[0] >= INDEX and self._last is not None:
             turn = _turn(self._last, self._drafts)
-            if answers and (_is_answered(turn) or _is_returned(text, turn, self._assembly)):
+            if answers and _is_answered(turn):
                 # The index has one answer per question: this question has its answer already, so
-                # these are a sub-agent's words, or the known answer cut off
-                # (cases/copilot_cli/store_and_log).
+                # these are the known answer cut off (cases/copilot_cli/store_and_log).
                 return
             self._last = None  # the log does not hold this question: what follows is new, too
         if target is None:
@@ -361,19 +360,6 @@ def _turn(asked: "Draft", drafts: list["Draft"]) -> list["Draft"]:
 def _is_answered(turn: list["Draft"]) -> bool:
     """Whether the turn has an answer in words."""
     return any(d.role == "assistant" and joined_text(d.parts).strip() for d in turn)
-
-
-def _is_returned(text: str, turn: list["Draft"], assembly: "Assembly") -> bool:
-    """Whether a call of the turn came back with the words: they are a sub-agent's."""
-    if len(text) < LEAST_CHARS:
-        return False
-    asking = {draft.id for draft in turn}
-    return any(
-        text in (result.text or "")
-        for call in assembly.calls.values()
-        if any(assembly.aliases.get(fact.message, fact.message) in asking for fact in call.seen)
-        for result in call.results
-    )
 
 
 def _is_native(part: MessageSeen, parts: list[MessageSeen]) -> bool:

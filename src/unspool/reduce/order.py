@@ -8,8 +8,7 @@ or by what in them begins and ends a turn. Every "first" and "last" in the reduc
     b.jsonl                 {"uuid": "2"} {"uuid": "3"}    (cases/claude_code/fork_copies)
 """
 
-from collections.abc import Iterable, Iterator
-from statistics import median
+from collections.abc import Iterable
 from typing import NamedTuple, get_args
 
 from unspool.facts import AnyFact, Marked, MessageSeen, ToolCalled, ToolReturned
@@ -42,19 +41,14 @@ def put_in_order(facts: Iterable[AnyFact]) -> Ordered:
             better = (record.worth, editions_of[0]) > (earlier.worth, editions_of[1])
             kept, gone = (record, earlier) if better else (earlier, record)
             kept.others = (*earlier.others, *record.others, gone.origin)
-            kept.withdrawn = _is_withdrawn(record, earlier, *editions_of)
+            # What the newer store says of it; of equally old ones, both must.
+            newest = zip((record, earlier), editions_of, strict=True)
+            kept.withdrawn = all(r.withdrawn for r, e in newest if e == max(editions_of))
             best[record.entry] = kept
     if len(sequences) == 1:
         return Ordered(list(best.values()), superseded)
     order = merge({name: [r.entry for r in records] for name, records in sequences.items()}, best)
     return Ordered([best[entry] for entry in order], superseded)
-
-
-def _is_withdrawn(first: Record, second: Record, edition: int, other: int) -> bool:
-    """What the later edition says of it; of equal ones, both must."""
-    if edition == other:
-        return first.withdrawn and second.withdrawn
-    return first.withdrawn if edition > other else second.withdrawn
 
 
 _KINDS = {kind: number for number, kind in enumerate(get_args(AnyFact))}
@@ -108,8 +102,7 @@ def merge(sequences: dict[str, list[str]], records: dict[str, Record]) -> list[s
     for block in timed[1:]:
         result = _weave(result, block, records)
     if not untimed or any(record.after is not None for record in records.values()):
-        behind = by_witness(untimed, blocks, records)
-        return [*result, *(entry for block in behind for entry in block)]
+        return [*result, *(entry for block in untimed for entry in block)]
     return weave_turns(result, untimed, records)
 
 
@@ -245,41 +238,6 @@ def _earlier(entry: str, other: str, records: dict[str, Record]) -> bool:
     return time is not None and second is not None and time <= second
 
 
-Block = list[str]
-Words = tuple[str, str]
-
-
-def by_witness(
-    untimed: list[Block], blocks: list[Block], records: dict[str, Record]
-) -> list[Block]:
-    """The blocks without times; in the order that they came in where nobody holds words of two."""
-    if len(untimed) < 2 or len(blocks) < 3:
-        return untimed
-    said = {id(block): dict(_said(block, records)) for block in blocks}
-    best: dict[int, float] = {}
-    for witness in blocks:
-        witnessed = said[id(witness)]
-        places = {
-            id(block): median(shared)
-            for block in untimed
-            if block is not witness
-            and (shared := [witnessed[words] for words in said[id(block)] if words in witnessed])
-        }
-        if len(places) > max(1, len(best)):
-            best = places
-    return sorted(untimed, key=lambda block: best.get(id(block), float("inf")))
-
-
-def _said(block: Block, records: dict[str, Record]) -> Iterator[tuple[Words, int]]:
-    """What was said → where in the block, for the last time."""
-    for place, entry in enumerate(block):
-        for fact in records[entry].facts:
-            if isinstance(fact, MessageSeen):
-                words = (fact.typed if fact.typed is not None else fact.text).strip()
-                if words and fact.kind != "injected":
-                    yield (fact.role, words), place
-
-
 _EVENTS = (MessageSeen, ToolCalled, ToolReturned, Marked)
 Key = tuple[int, int]
 _ASKED, _WITHIN, _ENDED = range(3)
@@ -295,15 +253,9 @@ def weave_turns(
     blocks = [block for block in (result, *telling) if block]
     if not telling or len(blocks) == 1:
         return [*(blocks[0] if blocks else ()), *silent]
-    # Request → the turn that its prompt opens, in the log that has the most prompts.
-    best: list[MessageSeen] = []
-    for block in blocks:
-        prompts = [fact for entry in block for fact in _prompts(records[entry])]
-        best = prompts if len(prompts) > len(best) else best
-    requests = {fact.request: turn for turn, fact in enumerate(best, 1) if fact.request}
     placed: list[tuple[Key, int, int, str]] = []
     for number, block in enumerate(blocks):
-        keys = _keys([records[entry] for entry in block], requests)
+        keys = _keys([records[entry] for entry in block])
         placed += [(key, number, at, block[at]) for at, key in enumerate(keys)]
     return [*dict.fromkeys(entry for *_, entry in sorted(placed)), *silent]
 
@@ -320,7 +272,7 @@ def _prompts(record: Record) -> list[MessageSeen]:
     ]
 
 
-def _keys(records: Iterable[Record], requests: dict[str, int]) -> list[Key]:
+def _keys(records: Iterable[Record]) -> list[Key]:
     """Where the records of one log stand, never before what the log has before them."""
     asked = ended = 0
     keys: list[Key] = []
@@ -337,11 +289,6 @@ def _keys(records: Iterable[Record], requests: dict[str, int]) -> list[Key]:
         elif "end" in kinds:
             key = (_LAST, 0)
         else:
-            key = (_named_turn(record, requests) or max(asked, ended + 1, 1), _WITHIN)
+            key = (max(asked, ended + 1, 1), _WITHIN)
         keys.append(max(key, keys[-1]) if keys else key)
     return keys
-
-
-def _named_turn(record: Record, requests: dict[str, int]) -> int | None:
-    named = (f.request for f in record.facts if type(f) is ToolCalled and f.request)
-    return next((requests[name] for name in named if name in requests), None)

@@ -3,9 +3,11 @@
 {"uuid": "2", "parentUuid": "1", "message": {…}}    entry "2", after "1": a message and a call
 """
 
+from collections.abc import Iterable, Iterator
+
 import msgspec
 
-from unspool.facts import AnyFact, MessageSeen, Noted, ToolCalled, ToolReturned
+from unspool.facts import AnyFact, Marked, MessageSeen, Noted, ToolCalled, ToolReturned
 from unspool.trajectory import Message
 
 THINGS = (MessageSeen, ToolCalled, ToolReturned)
@@ -86,3 +88,28 @@ class Record(msgspec.Struct, eq=False, gc=False):
             elif type(fact) is ToolCalled:
                 richness += len(fact.arguments)
         return (self.after is not None, richness)
+
+
+Evidence = tuple[str, str]
+
+
+def known_by(fact: AnyFact) -> Iterator[Evidence]:
+    """What a fact is recognised by in another channel: its request, its words by their role, its call
+    by id or likeness, the sub-agent that it tells of."""
+    if isinstance(fact, MessageSeen):
+        yield "request", fact.request
+        yield fact.role, fact.text.strip()
+        yield fact.role, (fact.typed or "").strip()
+        yield fact.role, fact.thinking.strip()
+    elif isinstance(fact, THINGS):
+        yield "call", fact.id if isinstance(fact, ToolCalled) else fact.call
+        yield "like", fact.like
+    elif type(fact) is Marked:
+        yield "agent", str((fact.data or {}).get("conversation_id") or "")
+    elif type(fact) is Noted and fact.name == "child_id":
+        yield "agent", str(fact.value)
+
+
+def evidence_of(facts: Iterable[AnyFact]) -> set[Evidence]:
+    """All that the facts are known by."""
+    return {evidence for fact in facts for evidence in known_by(fact) if evidence[1]}

@@ -20,13 +20,13 @@ tells of the prompt that was taken back as of any other. A record that names not
 whose request, words or calls only a branch knows, goes there.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import NamedTuple
 
 from unspool.facts import ECHO, Marked, MessageSeen, Noted, ToolCalled, ToolReturned
 from unspool.reduce.notes import GUESS
-from unspool.reduce.records import SPOKEN, THINGS, Record
+from unspool.reduce.records import SPOKEN, THINGS, Evidence, Record, evidence_of
 
 Branches = list[tuple[str, list[Record]]]
 """(the entry that a branch forks from, its records)."""
@@ -47,7 +47,7 @@ def find_thread(records: list[Record]) -> Thread:
         del nodes[entry]
     if not nodes:
         return split_forks(records)
-    parents = _parents(nodes)
+    parents = find_parents(nodes)
     chain = _chains(nodes, parents)
     kept = _recover(nodes, chain)
     branches = _branches(nodes, parents, kept)
@@ -110,7 +110,7 @@ def _kinds(record: Record) -> set[str]:
     }
 
 
-def _parents(nodes: dict[str, Record]) -> dict[str, str | None]:
+def find_parents(nodes: dict[str, Record]) -> dict[str, str | None]:
     """The parent of every node; None for roots, dangling parents and where a cycle is cut."""
     parents = {
         entry: record.after if record.after in nodes and record.after != entry else None
@@ -141,38 +141,37 @@ def _is_turn(record: Record) -> bool:
     return record.telling and not record.side
 
 
+def tree_tops(parents: Mapping[str, str | None]) -> dict[str, str]:
+    """Every node → the top of its tree."""
+    tops: dict[str, str] = {}
+    for entry, parent in parents.items():
+        if parent is not None and parent in tops:  # as nearly always: a parent is written first
+            tops[entry] = tops[parent]
+            continue
+        path = [entry]
+        while path[-1] not in tops and (above := parents[path[-1]]) is not None:
+            path.append(above)
+        top = tops.get(path[-1], path[-1])
+        tops.update(dict.fromkeys(path, top))
+    return tops
+
+
 def _chains(nodes: dict[str, Record], parents: dict[str, str | None]) -> dict[str, int]:
     """Entries on the chain → rank in it, segment after segment."""
-    roots: dict[str, str] = {}
-
-    def climb(entry: str) -> None:
-        path = [entry]
-        while path[-1] not in roots and (parent := parents[path[-1]]) is not None:
-            path.append(parent)
-        top = path[-1]
-        root = roots.get(top, top)
-        for at in path:
-            roots[at] = root
-
     # Where every request was taken out again, the chat is told as it was: else nothing is left of it
     # (cases/vscode_chat/two_folders).
     emptied = all(record.withdrawn for record in nodes.values() if _is_turn(record))
-    leaves: dict[str, str] = {}
-    order: list[str] = []
+    leaves: dict[str, str | None] = {}
+    """Root → the last leaf above it."""
+    tops = tree_tops(parents)
     for entry, record in nodes.items():
-        parent = parents[entry]
-        if parent in roots and entry not in roots:
-            root = roots[entry] = roots[parent]
-        else:
-            climb(entry)
-            root = roots[entry]
-            if root == entry:
-                order.append(root)
+        root = tops[entry]
+        leaves.setdefault(root, None)
         if record.telling and not record.side and (emptied or not record.withdrawn):
             leaves[root] = entry
     ranks: dict[str, int] = {}
-    for root in order:
-        at: str | None = leaves.get(root)
+    for leaf in leaves.values():
+        at = leaf
         path = []
         while at is not None:
             path.append(at)
@@ -265,24 +264,15 @@ def _branches(
     kept: dict[str, tuple[int, int]],
 ) -> Branches:
     """Off-chain trees that hold messages, each with the entry that it forks from."""
-    tops: dict[str, str] = {}
-
-    def top_of(entry: str) -> str:
-        path = [entry]
-        while (
-            (parent := parents[path[-1]]) is not None and parent not in kept and parent not in tops
-        ):
-            path.append(parent)
-        parent = parents[path[-1]]
-        top = tops[parent] if parent is not None and parent in tops else path[-1]
-        for at in path:
-            tops[at] = top
-        return top
-
+    off = {
+        entry: parent if parent not in kept else None
+        for entry, parent in parents.items()
+        if entry not in kept
+    }
     trees: dict[str, list[Record]] = {}
-    for entry, record in nodes.items():
-        if entry not in kept:
-            trees.setdefault(top_of(entry), []).append(record)
+    tops = tree_tops(off)
+    for entry in off:
+        trees.setdefault(tops[entry], []).append(nodes[entry])
     return [
         (parents[top] or "", tree)
         for top, tree in trees.items()
@@ -350,9 +340,6 @@ def _speaks(record: Record) -> bool:
     )
 
 
-Evidence = tuple[str, str]
-
-
 def still_told(notes: list[Noted], thread: Thread) -> list[Noted]:
     """Without titles that are the words of prompts that were taken back, whoever offers them."""
     gone = _guesses(record for _, records in thread.branches for record in records)
@@ -391,8 +378,11 @@ def settle_echoes(thread: Thread) -> Thread:
         return thread
     chain = [record for record in thread.records if record.after is not None]
     chain = chain or [record for record in thread.records if not _is_echo(record)]
-    kept = _all_evidence(chain)
-    taken = [_all_evidence(records) for _, records in thread.branches]
+    kept = evidence_of(fact for record in chain for fact in record.facts)
+    taken = [
+        evidence_of(fact for record in records for fact in record.facts)
+        for _, records in thread.branches
+    ]
     only_kept = kept.difference(*taken)
     only_taken = [evidence - kept for evidence in taken]
     rest: list[Record] = []
@@ -419,7 +409,7 @@ def settle_echoes(thread: Thread) -> Thread:
 def _told(record: Record) -> set[Evidence]:
     """What an echo, or the end of a turn, is recognised by."""
     ended = {("request", f.subject) for f in record.facts if type(f) is Marked and f.subject}
-    return set(_evidence(record)) if _is_echo(record) else ended if _ends_turn(record) else set()
+    return evidence_of(record.facts) if _is_echo(record) else ended if _ends_turn(record) else set()
 
 
 def _ends_turn(record: Record) -> bool:
@@ -429,24 +419,3 @@ def _ends_turn(record: Record) -> bool:
 def _is_echo(record: Record) -> bool:
     things = [f for f in record.facts if isinstance(f, THINGS)]
     return record.after is None and bool(things) and all(fact.rank > 0 for fact in things)
-
-
-def _all_evidence(records: Iterable[Record]) -> set[Evidence]:
-    return {item for record in records for item in _evidence(record)}
-
-
-def _evidence(record: Record) -> Iterator[Evidence]:
-    """What a record is recognised by: its request, words by their role, calls by id or likeness."""
-    for fact in record.facts:
-        if isinstance(fact, MessageSeen):
-            if fact.request:
-                yield "request", fact.request
-            for words in (fact.text, fact.typed or "", fact.thinking):
-                if words.strip():
-                    yield fact.role, words.strip()
-        elif isinstance(fact, THINGS):
-            ident = fact.id if isinstance(fact, ToolCalled) else fact.call
-            if ident:
-                yield "call", ident
-            if fact.like:
-                yield "like", fact.like
