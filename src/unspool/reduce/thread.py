@@ -41,8 +41,6 @@ class Thread(NamedTuple):
 
 def find_thread(records: list[Record]) -> Thread:
     nodes = {record.entry: record for record in records if record.after is not None}
-    if nodes and _is_line(records, nodes):
-        return Thread(records, [])
     for entry in _asides(nodes):
         del nodes[entry]
     if not nodes:
@@ -53,19 +51,6 @@ def find_thread(records: list[Record]) -> Thread:
     branches = _branches(nodes, parents, kept)
     abandoned = {record.entry for _, branch in branches for record in branch}
     return Thread(_lay_out(records, kept, abandoned), branches)
-
-
-def _is_line(records: list[Record], nodes: dict[str, Record]) -> bool:
-    """Whether every record follows the one before it, or none that is known, as in most logs: then
-    nothing was abandoned, and the order is the thread."""
-    last: str | None = None
-    for record in records:
-        if record.after is None:
-            continue
-        if record.side or record.withdrawn or (record.after != last and record.after in nodes):
-            return False
-        last = record.entry
-    return True
 
 
 _LOCAL = frozenset(("command", "shell", "output", "injected", "notification"))
