@@ -22,11 +22,9 @@ from unspool.link.claims import find_claims, find_titles
 from unspool.link.copies import (
     Copies,
     child_elsewhere,
-    find_begun,
     find_copies,
     find_replays,
     find_seen_again,
-    nearer_parents,
 )
 from unspool.link.parents import find_misplaced, find_ties, find_twins
 from unspool.trajectory import Link
@@ -143,9 +141,13 @@ class _Board:
                 self.by_key[key] = msgspec.structs.replace(self.by_key[key], spawned=spawned)
         if len(self.by_key) < before:
             self.copies = find_copies(self.by_key)
-        for key, owner in nearer_parents(self.by_key, self.copies).items():
-            parent = Link(owner[1], kind="fork")
-            self.by_key[key] = msgspec.structs.replace(self.by_key[key], parent=parent)
+        # Lines that are copied again still say where they were copied from first: a fork of a fork
+        # went on from the one that it has its last copied message from.
+        for key, (owner, _) in self.copies.items():
+            named = self.by_key[key].parent
+            if named is not None and named.kind == "fork" and owner in self.copies:
+                parent = Link(owner[1], kind="fork")
+                self.by_key[key] = msgspec.structs.replace(self.by_key[key], parent=parent)
 
     def tie(self) -> None:
         for (parent_key, child_key), tie in find_ties(self.by_key).items():
@@ -160,7 +162,6 @@ class _Board:
     def tell_copies(self) -> None:
         for key, (owner, copied) in self.copies.items():
             self.patch(key).copied = b"".join(sorted(copied))
-            self.patch(key).replayed = find_begun(self.by_key[owner], self.by_key[key])
             if self.patch(key).parent is None and self.by_key[key].parent is None:
                 self.patch(key).parent = Link(owner[1], kind="fork")
                 self.patch(owner).children.append(Link(key[1], kind="fork"))

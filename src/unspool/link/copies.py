@@ -110,41 +110,6 @@ def child_elsewhere(key: Key, child: str, by_key: Mapping[Key, Card], copies: Co
     return None
 
 
-def nearer_parents(by_key: Mapping[Key, Card], copies: Copies) -> dict[Key, Key]:
-    """Forks whose parent is a fork of the one that they name: lines that are copied again still say
-    where they were copied from first."""
-    return {
-        key: owner for key, (owner, _) in copies.items() if _is_nearer(key, owner, by_key, copies)
-    }
-
-
-def _is_nearer(key: Key, owner: Key, by_key: Mapping[Key, Card], copies: Copies) -> bool:
-    named = _forked_from(key, by_key, copies) if by_key[key].parent is not None else None
-    seen = {key}
-    above: Key | None = owner if named is not None else None
-    while above is not None and above in by_key and above not in seen:
-        seen.add(above)
-        above = _forked_from(above, by_key, copies)
-        if above == named:
-            return True
-    return False
-
-
-def _forked_from(key: Key, by_key: Mapping[Key, Card], copies: Copies) -> Key | None:
-    """The conversation that it says, or shows, that it goes on from."""
-    named = by_key[key].parent
-    if named is None:
-        return copies[key][0] if key in copies else None
-    return (named.source or key[0], named.conversation_id) if named.kind == "fork" else None
-
-
-def find_begun(owner: Card, fork: Card) -> bytes:
-    """The answers that a fork took over, also one that was not yet whole at that moment."""
-    moments = set(iter_digests(owner.moments))
-    answers = zip(iter_digests(fork.moments), iter_digests(fork.names), strict=True)
-    return b"".join(sorted(name for moment, name in answers if moment in moments))
-
-
 def find_replays(by_key: dict[Key, Card]) -> dict[Key, bytes]:
     """Sub-agents that were given the conversation so far → the answers of it that they hold.
 

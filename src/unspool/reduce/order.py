@@ -1,8 +1,8 @@
 """Order: the records of all origins of a conversation in one order.
 
 Each origin keeps its own order and is spliced in at the records that it shares with others; origins
-that share none are woven by time. Where they have no times they go as another tells what they tell,
-or by what in them begins and ends a turn. Every "first" and "last" in the reducer means this order.
+that share none are woven by time, or, where they have no times, by what in them begins and ends a
+turn. Every "first" and "last" in the reducer means this order.
 
     a.jsonl   {"uuid": "1"} {"uuid": "2"}                  one order: 1 2 3
     b.jsonl                 {"uuid": "2"} {"uuid": "3"}    (cases/claude_code/fork_copies)
