@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.cursor_stores import bubble, rows_of, tool, write_chat, write_editor
+from tests.cursor_stores import bubble, rows_of, tool, write_editor
 from tests.harness import facts_of, origins_of, reduce_all
 from tests.test_cursor_chats import root_of, said, text
 from unspool.io.origins import Tally
