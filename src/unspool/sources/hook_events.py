@@ -37,19 +37,6 @@ class Told(msgspec.Struct):
     input: Any = None
 
 
-def by_fields_alone(fields: Fields) -> bool:
-    """Nothing but the name of the hook, or the folder of the transcript, tells that it is its own."""
-    return False
-
-
-def by_event(event: str, told: Told, state: str) -> str:
-    return state
-
-
-def named_tool(told: Told) -> Any:
-    return told.tool_name
-
-
 class Hooks(NamedTuple):
     """What a source says of its agent's hooks."""
 
@@ -58,14 +45,16 @@ class Hooks(NamedTuple):
     nothing."""
     folders: tuple[str, ...] = ()
     """Where the transcripts lie that its payloads name."""
-    is_own: Callable[[Fields], bool] = by_fields_alone
+    is_own: Callable[[Fields], bool] = lambda fields: False
+    """Whether it is its own by its fields; else the name of the hook, or the folder of the transcript,
+    tells."""
     sessions: tuple[str, ...] = ("session_id", "sessionId")
     """The fields that may name the conversation, the best first."""
-    settle: Callable[[str, Told, str], str] = by_event
+    settle: Callable[[str, Told, str], str] = lambda event, told, state: state
     """(event, payload, what the table says) → the state."""
     calls: str = "pretooluse"
     """The event at which a tool begins,"""
-    tool: Callable[[Told], Any] = named_tool
+    tool: Callable[[Told], Any] = lambda told: told.tool_name
     """and which it is."""
 
 

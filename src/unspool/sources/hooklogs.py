@@ -15,6 +15,7 @@ from unspool.facts import NOBODY, Problem
 from unspool.io.door import clean, read_json, sample
 from unspool.io.origins import Head, Origin, Tally, iter_lines, open_origin
 from unspool.io.times import Moment, find_moment, parse_time
+from unspool.io.values import parse_object
 
 __all__ = [
     "Logged",
@@ -147,11 +148,8 @@ def unwrap(value: dict[str, Any]) -> tuple[dict[str, Any], Moment | None]:
     is_told = "session_id" in beside and "hook_event_name" in beside
     for name in (*_ENVELOPES, *(name for name in value if name not in _ENVELOPES)):
         payload = value.get(name)
-        if isinstance(payload, str) and payload.lstrip()[:1] == "{":
-            try:
-                payload = msgspec.json.decode(payload)
-            except (msgspec.DecodeError, RecursionError):
-                continue
+        if isinstance(payload, str):
+            payload = parse_object(payload)
         if not isinstance(payload, dict):
             continue
         named = "session_id" in payload or "conversation_id" in payload

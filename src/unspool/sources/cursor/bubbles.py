@@ -14,7 +14,7 @@ from unspool.io.times import parse_time
 from unspool.io.values import dict_of, dicts_of, field_of, str_of
 from unspool.sources.cursor.entries import request_id
 from unspool.sources.cursor.paths import uri_path
-from unspool.sources.cursor.tools import decoded
+from unspool.sources.cursor.tools import Tool, decoded
 
 RANK = Rank.COPY
 MODES = {1: "ask", 2: "agent", 5: "plan"}
@@ -49,22 +49,6 @@ class ModelInfo(msgspec.Struct):
 
 class Thinking(msgspec.Struct):
     text: str | None = None
-
-
-class Tool(msgspec.Struct):
-    """A call and its result. Most bubbles carry one without a name, which is a placeholder:
-    `{"additionalData": {}}` (320 of 873 real ones)."""
-
-    name: str | None = None
-    toolCallId: str | None = None
-    modelCallId: str | None = None
-    status: str | None = None
-    userDecision: str | None = None
-    rawArgs: Any = None
-    params: Any = None
-    result: Any = None
-    error: Any = None
-    additionalData: Any = None
 
 
 class Asked(msgspec.Struct):
@@ -193,7 +177,6 @@ class Bubble(Asked):
 
 
 BUBBLE = Shape(Bubble)
-TOOL = Shape(Tool)
 
 
 def _moment(milliseconds: Number) -> int | None:

@@ -20,10 +20,8 @@ from unspool.sources.cursor.bubbles import (
     AUTO,
     BUBBLE,
     RANK,
-    TOOL,
     Bubble,
     Count,
-    Tool,
     attachments_of,
     mode_name,
 )
@@ -41,7 +39,16 @@ from unspool.sources.cursor.paths import (
 )
 from unspool.sources.cursor.sent import read_sent
 from unspool.sources.cursor.tables import Keys
-from unspool.sources.cursor.tools import decoded, kind_of, likeness, of_editor, output_of, path_of
+from unspool.sources.cursor.tools import (
+    TOOL,
+    Tool,
+    decoded,
+    kind_of,
+    likeness,
+    of_editor,
+    output_of,
+    path_of,
+)
 from unspool.sources.scribe import Scribe
 
 Composer = dict[str, Any]

@@ -1,15 +1,12 @@
 """What became of the files that a composer changed: lines by a diff, and the person's verdict."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from unspool.io.values import dict_of, dicts_of, field_of, list_of, str_of
 from unspool.sources.cursor.paths import clean_path
-from unspool.sources.cursor.tools import decoded, kind_of, path_of, touches
+from unspool.sources.cursor.tools import Tool, decoded, kind_of, path_of, touches
 from unspool.sources.diffs import count_lines
-
-if TYPE_CHECKING:
-    from unspool.sources.cursor.bubbles import Tool
 
 _EMPTY = "e3b0c442"
 """The beginning of the hash of nothing: a file that was not there."""
@@ -39,7 +36,7 @@ class Changes:
             entries = list(versions.values()) if isinstance(versions, dict) else versions
             self._blocks += [(clean_path(uri), entry) for entry in dicts_of(entries)]
 
-    def of_tool(self, tool: "Tool", name: str, bubble: str) -> Iterator[dict[str, Any]]:
+    def of_tool(self, tool: Tool, name: str, bubble: str) -> Iterator[dict[str, Any]]:
         """What a tool bubble did to files."""
         if kind_of(name) not in ("edit", "delete"):
             return

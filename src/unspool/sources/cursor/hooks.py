@@ -16,12 +16,11 @@ import msgspec
 from unspool.facts import NO_ZONE, NOBODY, ZONE, AnyFact, Attachment, Problem, Rank
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.values import dicts_of, list_of, str_of
-from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.entries import Entries, Steps, note_all, request_id, whole
 from unspool.sources.cursor.paths import clean_path
-from unspool.sources.cursor.tools import edits_of, likeness, output_of, touch, touches
+from unspool.sources.cursor.tools import called, edits_of, output_of, touch
 from unspool.sources.hooklogs import head_payloads, iter_payloads
-from unspool.sources.scribe import Scribe
+from unspool.sources.scribe import Scribe, all_input
 
 RANK = Rank.INDEX
 """Below the stores and the transcript, which hold the conversation itself."""
@@ -207,91 +206,81 @@ class Said(NamedTuple):
         given, taken = self.number("input_tokens"), self.number("output_tokens")
         if not given and not taken:
             return
-        read, written = self.number("cache_read_tokens"), self.number("cache_write_tokens")
-        prompt = given + (read or 0) + (written or 0) if given is not None else None
+        read, written = whole(self.number("cache_read_tokens")), self.number("cache_write_tokens")
+        written = whole(written)
         self.scribe.usage(
             on="request", subject=self.turn or self.scribe.entry, rank=rank,
-            prompt=whole(prompt), completion=whole(taken), cached=whole(read),
-            cache_write=whole(written),
+            prompt=all_input(whole(given), read, written), completion=whole(taken), cached=read,
+            cache_write=written,
         )  # fmt: skip
 
-    def call(self, name: str, arguments: Any, rank: int, like: str) -> str:
+    def call(self, asked: dict[str, Any], rank: int) -> str:
         """The call, and the step that it belongs to: it has a turn though it may say nothing."""
-        ident, step = self.talk.calls.get(like, ("", "")) if rank == AGAIN else ("", "")
+        ident, step = self.talk.calls.get(asked["like"], ("", "")) if rank == AGAIN else ("", "")
         ident = ident or self.text("tool_use_id")
         step = step or self.talk.steps.part("call", self.scribe.entry)
         if rank == RANK and ident:
-            self.talk.calls[like] = (ident, step)
-        self.scribe.call(
-            id=ident, message=step, name=name, like=like, rank=rank,
-            arguments=arguments_text(arguments),
-            extra=self.pick("agent_message", "sandbox", "url") or None,
-            files=touches(name, arguments) if rank == RANK else (),
-        )  # fmt: skip
+            self.talk.calls[asked["like"]] = (ident, step)
+        extra = self.pick("agent_message", "sandbox", "url") or None
+        self.scribe.call(**asked, id=ident, message=step, rank=rank, extra=extra)
         self.answer(step)
         return ident
 
     def read_tool_use(self) -> None:
-        name, given = self.text("tool_name"), self.payload.get("tool_input")
-        like = likeness(name, given)
-        self.call(name, given, RANK, like)
-        self.talk.steps.began(like)
+        asked = called(self.text("tool_name"), self.payload.get("tool_input"))
+        self.call(asked, RANK)
+        self.talk.steps.began(asked["like"])
 
     def read_tool_result(self) -> None:
         name, given = self.text("tool_name"), self.payload.get("tool_input")
-        ident, like = self.text("tool_use_id"), likeness(name, given)
+        ident, asked = self.text("tool_use_id"), called(name, given)
         failed, status = self.event == "postToolUseFailure", ""
         if failed:
             denied = self.text("failure_type") == "permission_denied"
             stopped = self.payload.get("is_interrupt") is True
             status = "denied" if denied else "interrupted" if stopped else "failed"
+            self.talk.calls.pop(asked["like"], None)
         output = self.payload.get("tool_output", self.payload.get("tool_response"))
         text, details = output_of(self.payload.get("error_message") if failed else output)
-        self.talk.steps.ended(like)
-        if failed:
-            self.talk.calls.pop(like, None)
+        self.talk.steps.ended(asked["like"])
         self.scribe.returned(
-            call=ident, name=name, arguments=arguments_text(given),
-            like=like if given is not None else "", text=text, details=details, failed=failed,
-            status=status, duration_ms=self.number("duration", "duration_ms"),
+            call=ident, name=name, arguments=asked["arguments"],
+            like=asked["like"] if given is not None else "", text=text, details=details,
+            failed=failed, status=status, duration_ms=self.number("duration", "duration_ms"),
         )  # fmt: skip
         if ident and given is not None:
             # Logs without the event before: the result names its call as well as that would.
-            self.scribe.call(
-                id=ident, name=name, like=like, arguments=arguments_text(given),
-                files=touches(name, given),
-            )  # fmt: skip
+            self.scribe.call(**asked, id=ident)
 
-    def _echo(self, name: str, given: Any, kind: str, output: Any) -> None:
+    def _echo(self, name: str, given: Any, output: Any) -> None:
         """An event of its own for a call that the tool hooks may have told already."""
-        like = likeness(name, given, kind)
+        asked = called(name, given)
         if self.event.startswith("before"):
-            self.call(name, given, AGAIN, like)
+            self.call(asked, AGAIN)
             return
         text, details = output_of(output)
         self.scribe.returned(
-            name=name, arguments=arguments_text(given), like=like, text=text,
-            call=self.talk.calls.get(like, ("", ""))[0], details=details, rank=AGAIN,
+            name=name, arguments=asked["arguments"], like=asked["like"], text=text,
+            call=self.talk.calls.get(asked["like"], ("", ""))[0], details=details, rank=AGAIN,
             duration_ms=self.number("duration", "duration_ms"),
         )  # fmt: skip
 
     def read_shell(self) -> None:
         given = {"command": self.text("command"), **self.pick("cwd")}
-        self._echo("Shell", given, "shell", self.payload.get("output"))
+        self._echo("Shell", given, self.payload.get("output"))
 
     def read_mcp(self) -> None:
         name = self.text("tool_name").removeprefix("MCP:")
         output = self.payload.get("result_json", self.payload.get("tool_output"))
-        self._echo(f"MCP:{name}", self.payload.get("tool_input"), "mcp", output)
+        self._echo(f"MCP:{name}", self.payload.get("tool_input"), output)
 
     def read_edit(self) -> None:
         path = clean_path(self.text("file_path"))
         given = {"file_path": path, **self.pick("edits")}
-        like = likeness("edit_file", given)
-        ident = self.call("edit_file", given, AGAIN, like)
+        asked = called("edit_file", given) | {"files": ()}
         self.scribe.returned(
-            name="edit_file", call=ident, like=like, rank=AGAIN, failed=False,
-            files=(touch(path, edits_of(given) or [], tool="edit_file"),),
+            name="edit_file", call=self.call(asked, AGAIN), like=asked["like"], rank=AGAIN,
+            failed=False, files=(touch(path, edits_of(given) or [], tool="edit_file"),),
         )  # fmt: skip
 
     def mark(self, kind: str, data: dict[str, Any], subject: str = "", **fields: Any) -> None:

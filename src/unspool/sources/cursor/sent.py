@@ -17,18 +17,16 @@ import msgspec
 from unspool.facts import AnyFact, Attachment, Key, Rank
 from unspool.io.structs import Shape
 from unspool.io.values import str_of
-from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.blobs import message_of, messages_under
 from unspool.sources.cursor.entries import Book, request_id, sent_time, typed_words
 from unspool.sources.cursor.tables import Keys
 from unspool.sources.cursor.tools import (
+    called,
     counted,
     kind_of,
-    likeness,
     of_message,
     output_of,
     result_body,
-    touches,
 )
 from unspool.sources.scribe import Scribe
 
@@ -164,11 +162,8 @@ class Sent:
             )  # fmt: skip
             for number, part in enumerate(part for part in parts if part.type == "tool-call"):
                 name, given = part.toolName or "", part.input if part.args is None else part.args
-                scribe.call(
-                    id=part.toolCallId or "", message=ident, name=name, index=number,
-                    arguments=arguments_text(given), like=likeness(name, given),
-                    files=touches(name, given),
-                )  # fmt: skip
+                call = part.toolCallId or ""
+                scribe.call(**called(name, given), id=call, message=ident, index=number)
         return scribe.facts
 
     def _read_results(self, scribe: Scribe, message: Message) -> None:

@@ -13,11 +13,11 @@ from unspool.facts import AnyFact, Rank
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
-from unspool.prompts.shapes import arguments_text, to_messages
+from unspool.prompts.shapes import to_messages
 from unspool.sources import streams
 from unspool.sources.cursor.entries import Entries, Steps, note_all, whole
 from unspool.sources.cursor.paths import clean_path
-from unspool.sources.cursor.tools import counted, likeness, output_of, path_of, touches
+from unspool.sources.cursor.tools import DENIED, called, counted, output_of, path_of
 from unspool.sources.scribe import Scribe, all_input
 
 RANK = Rank.COPY
@@ -175,16 +175,13 @@ class Stream(streams.Stream[Event]):
     def read_call(self, scribe: Scribe, event: Event) -> None:
         name, given, result = _tool(event.tool_call)
         ident = event.call_id or scribe.entry
-        like = likeness(name, given)
+        asked = called(name, given)
         if event.subtype != "completed":
             group = event.model_call_id or ""
             step = self._steps.part("call", scribe.entry, group)
             self._steps.began(ident)
             scribe.message(id=step, role="assistant", request=group)
-            scribe.call(
-                id=ident, message=step, name=name, like=like, arguments=arguments_text(given),
-                files=touches(name, given),
-            )  # fmt: skip
+            scribe.call(**asked, id=ident, message=step)
             return
         self._steps.ended(ident)
         # `{"success": {…}}`: the name of the result is its outcome.
@@ -194,10 +191,10 @@ class Stream(streams.Stream[Event]):
         scribe.returned(
             call=ident, name=name, text=text, details=details,
             failed=outcome not in ("success", ""),
-            status="denied" if outcome in ("rejected", "permissionDenied") else "",
+            status="denied" if outcome in DENIED else "",
             files=counted(name, body, path_of(given)),
         )  # fmt: skip
-        scribe.call(id=ident, name=name, like=like, arguments=arguments_text(given))
+        scribe.call(**asked | {"files": ()}, id=ident)
 
     def read_query(self, scribe: Scribe, event: Event) -> None:
         data = event.pick("subtype", "query_type", "query", "response")

@@ -6,16 +6,15 @@ file name or pattern.
 """
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from unspool.io.structs import Shape
 from unspool.io.values import dict_of, dicts_of, field_of, str_of
+from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.paths import clean_path, file_name, uri_path
 from unspool.sources.diffs import count_edits, files_of_patch
-
-if TYPE_CHECKING:
-    from unspool.sources.cursor.bubbles import Tool
 
 _NAMES = {
     "shell": "shell bash terminal runterminalcmd runterminalcommand executecommand",
@@ -55,6 +54,25 @@ _SAID = (
 _VERSION = re.compile(r"_v\d+$")
 
 
+class Tool(msgspec.Struct):
+    """A call and its result. Most bubbles carry one without a name, which is a placeholder:
+    `{"additionalData": {}}` (320 of 873 real ones)."""
+
+    name: str | None = None
+    toolCallId: str | None = None
+    modelCallId: str | None = None
+    status: str | None = None
+    userDecision: str | None = None
+    rawArgs: Any = None
+    params: Any = None
+    result: Any = None
+    error: Any = None
+    additionalData: Any = None
+
+
+TOOL = Shape(Tool)
+
+
 def decoded(value: Any) -> Any:
     """The value inside JSON text; anything else as it is."""
     if isinstance(value, str) and value[:1] in '{["':
@@ -74,10 +92,17 @@ def kind_of(name: str) -> str:
     return _KINDS.get(plain, plain)
 
 
-def likeness(name: str, arguments: Any, kind: str = "") -> str:
+def called(name: str, given: Any) -> dict[str, Any]:
+    """A call of any channel, as fields of ToolCalled."""
+    return {
+        "name": name, "arguments": arguments_text(given), "like": likeness(name, given),
+        "files": touches(name, given),
+    }  # fmt: skip
+
+
+def likeness(name: str, arguments: Any) -> str:
     """What a call is recognised by in every channel."""
-    kind = kind or kind_of(name)
-    given = decoded(arguments)
+    kind, given = kind_of(name), decoded(arguments)
     if kind == "mcp":
         return f"mcp {_mcp_tool(name, given)}"
     if kind in ("edit", "read", "delete"):
@@ -134,15 +159,11 @@ def touch(
     """What an edit did to a file, as far as its replacements tell."""
     change: dict[str, Any] = {"path": path}
     if edits is not None:
-        added, removed = count_edits(edits)
-        change["lines_added"], change["lines_removed"] = added, removed
-        if all(not old for old, _ in edits) and len(edits) == 1:
+        change["lines_added"], change["lines_removed"] = count_edits(edits)
+        if len(edits) == 1 and not edits[0][0]:
             change["operation"] = "create"
-    if outcome:
-        change["outcome"] = outcome
-    if tool:
-        change["tool"] = tool
-    return change
+    told = {"outcome": outcome, "tool": tool}
+    return change | {name: value for name, value in told.items() if value}
 
 
 def touches(name: str, arguments: Any, outcome: str = "") -> tuple[dict[str, Any], ...]:
@@ -206,11 +227,11 @@ _STATUS = {
     "cancelled": "cancelled", "canceled": "cancelled", "loading": "pending", "pending": "pending",
     "running": "pending", "rejected": "denied", "skipped": "denied",
 }  # fmt: skip
-_DENIED = ("rejected", "permissionDenied")
+DENIED = ("rejected", "permissionDenied")
 _EXIT = re.compile(r"Exit code: (-?\d+)")
 
 
-def of_editor(tool: "Tool") -> Outcome:
+def of_editor(tool: Tool) -> Outcome:
     """What became of a bubble's call. No single field tells it: an edit that the person rejected and
     a command that ended with 1 are both `completed`."""
     result, beside = decoded(tool.result), tool.additionalData
@@ -233,19 +254,14 @@ def of_editor(tool: "Tool") -> Outcome:
 def of_message(outcome: Any, name: str, text: str) -> Outcome:
     """The outcome of a result that was sent to the model: by `highLevelToolCallResult`, else by the
     first line of a shell's text."""
-    high = dict_of(outcome)
-    kind, _ = result_body(high)
-    if kind in _DENIED or text.startswith("Rejected:"):
+    kind, _ = result_body(outcome)
+    if kind in DENIED or text.startswith("Rejected:"):
         return True, "denied"
-    flags = (high.get("isError"), field_of(high.get("output"), "isError"))
-    if kind and kind != "success":
-        return True, ""
-    if True in flags:
-        return True, ""
+    flags = (field_of(outcome, "isError"), field_of(field_of(outcome, "output"), "isError"))
     code = _EXIT.match(text) if kind_of(name) == "shell" else None
-    if code is not None and int(code[1]):
+    if kind not in ("", "success") or True in flags or (code is not None and int(code[1])):
         return True, ""
-    return (False, "") if kind else (None, "")
+    return (False if kind else None), ""
 
 
 def result_body(high: Any) -> tuple[str, dict[str, Any]]:

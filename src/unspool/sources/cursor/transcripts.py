@@ -22,10 +22,9 @@ from unspool.io.door import UNREADABLE, iter_json_lines
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.structs import Shape
 from unspool.io.values import field_of
-from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.entries import Entries, is_uuid, note_all, sent_time, typed_words
 from unspool.sources.cursor.paths import clean_path, is_absolute, parents_of
-from unspool.sources.cursor.tools import decoded, likeness, output_of, touches
+from unspool.sources.cursor.tools import called, decoded, output_of
 from unspool.sources.scribe import Scribe
 
 RANK = Rank.EXTRACT
@@ -142,8 +141,7 @@ class Transcript:
         self._behind = 1
 
     def notes(self) -> list[AnyFact]:
-        """What the place of the file tells about the conversation; and the project by its slug: a
-        folder above a file that a call names."""
+        """What the place of the file tells about the conversation."""
         scribe = Scribe(self.key, self.origin, self._behind)
         notes: dict[str, Any] = {"session_id": self.parent or self.key[1]}
         if self._project is not None:
@@ -200,28 +198,23 @@ class Transcript:
                     extra={"reasoning_encrypted": True} if hidden else None,
                 )  # fmt: skip
         for number, part in enumerate(calls):
-            self._call(scribe, number, part.id or "", part.name or "", part.input)
+            self._look_for_folder(part.input)
+            asked = called(part.name or "", part.input)
+            scribe.call(**asked, id=part.id or "", message=scribe.entry, index=number)
         for part in parts:
             if part.type == "tool_result":
                 returned, details = output_of(part.content or None)
-                scribe.returned(
-                    call=part.tool_use_id or "",
-                    name=part.name or "",
-                    text=returned,
-                    details=details,
-                )
+                call, name = part.tool_use_id or "", part.name or ""
+                scribe.returned(call=call, name=name, text=returned, details=details)
 
-    def _call(self, scribe: Scribe, number: int, ident: str, name: str, given: Any) -> None:
+    def _look_for_folder(self, given: Any) -> None:
+        """The project by its slug: a folder above a file that a call names."""
         if self._project is not None and not self._folder and isinstance(given, dict):
             slug = slug_of(self._project.name)
             for value in given.values():
                 path = clean_path(value) if isinstance(value, str) and len(value) < 1000 else ""
                 if is_absolute(path) and slug_of(path).startswith(slug):
                     self._folder = next((p for p in parents_of(path) if slug_of(p) == slug), None)
-        scribe.call(
-            id=ident, message=scribe.entry, name=name, index=number, like=likeness(name, given),
-            arguments=arguments_text(given), files=touches(name, given),
-        )  # fmt: skip
 
     def read_text(self, tally: Tally) -> Iterator[AnyFact]:
         with open_origin(self.origin) as file:
