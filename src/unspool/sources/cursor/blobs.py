@@ -87,19 +87,6 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise _BadWire
 
 
-def references(data: bytes, depth: int = 0) -> list[tuple[int, str]]:
-    """(field, 32 bytes that may be an id) in order, from the node and the messages inside it."""
-    ids: list[tuple[int, str]] = []
-    for number, value in Node(data).fields:
-        if isinstance(value, int) or number not in _LEADING:
-            continue
-        if len(value) == _ID_BYTES:
-            ids.append((number, value.hex()))
-        elif len(value) > _ID_BYTES and value[:1] != b"{" and depth < _DEEPEST:
-            ids += [(number * 100 + n, name) for n, name in references(value, depth + 1)]
-    return ids
-
-
 def message_of(data: bytes | None) -> dict[str, Any] | None:
     """The message that a blob holds; None where it is a node."""
     if data is None or data[:1] != b"{":
@@ -118,9 +105,13 @@ def is_summary(data: bytes | None) -> bool:
 
 
 def messages_under(root: bytes, fetch: Fetch) -> list[str]:
-    """The messages under a root, in order; those that a summary stands for, which its archive names,
-    before the summary."""
-    names = list(_walk("", root, fetch, {}, 0))
+    """The messages under a root, in order: those that it lists (one that is listed twice was said
+    twice), or all that any of its fields leads to, where these are more. Those that a summary stands
+    for, which its archive names, come before the summary."""
+    names = list(_walk(root, fetch, (_MESSAGES,), set()))
+    everything = dict.fromkeys(_walk(root, fetch, _LEADING, set()))
+    if everything.keys() - set(names):
+        names = list(everything)
     for number, reference in Node(root).fields:
         if number in _ARCHIVES and isinstance(reference, bytes):
             archive = Node(fetch(reference.hex()) or b"")
@@ -135,20 +126,24 @@ def messages_under(root: bytes, fetch: Fetch) -> list[str]:
 
 
 def _walk(
-    ident: str, data: bytes, fetch: Fetch, seen: dict[str, tuple[str, int]], depth: int
+    data: bytes, fetch: Fetch, fields: tuple[int, ...], seen: set[str], depth: int = 0
 ) -> Iterator[str]:
-    """A message that a node lists twice was said twice; one that is met again by another way is not."""
-    for number, child in references(data) if depth < _DEEPEST else ():
-        way = (ident, number)
-        if seen.setdefault(child, way) != way:
+    """The messages that a node, those inside it and those that it names lead to."""
+    for number, value in Node(data).fields if depth < _DEEPEST else ():
+        if number not in fields or isinstance(value, int) or len(value) < _ID_BYTES:
             continue
-        inner = fetch(child)
-        if inner is None:
+        if len(value) > _ID_BYTES:
+            yield from _walk(value, fetch, fields, seen, depth + 1)
             continue
-        if inner[:1] != b"{":
-            yield from _walk(child, inner, fetch, seen, depth + 1)
-        elif number == _MESSAGES or message_of(inner) is not None:  # else a file that was read
-            yield child
+        name = value.hex()
+        inner = fetch(name) or b""
+        if inner[:1] == b"{":
+            is_listed = number == _MESSAGES and not depth
+            if is_listed or message_of(inner) is not None:  # else a file that was read
+                yield name
+        elif name not in seen:
+            seen.add(name)
+            yield from _walk(inner, fetch, fields, seen, depth + 1)
 
 
 def subagents(ident: str, root: bytes, depth: int = 0) -> Iterator[tuple[str, str, bytes]]:

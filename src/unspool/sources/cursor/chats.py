@@ -20,7 +20,6 @@ from unspool.sources.cursor.blobs import (
     is_summary,
     message_of,
     messages_under,
-    references,
     subagents,
 )
 from unspool.sources.cursor.bubbles import mode_name
@@ -124,15 +123,12 @@ class Store(Book):
 
     def _root(self, named: Any) -> bytes:
         """The root that is named; where it is missing or empty (4 of 648 real stores), the node that
-        names the most blobs; empty without any."""
+        names the most messages; empty without any."""
         root = self._blob(named) if isinstance(named, str) else None
         if root:
             return root
-        names = {str(name) for (name,) in self._connection.execute("SELECT id FROM blobs")}
         nodes = (data for _, data in self._rows() if data[:1] != b"{")
-        return max(
-            nodes, key=lambda node: sum(n in names for _, n in references(node)), default=b""
-        )
+        return max(nodes, key=lambda node: len(messages_under(node, self._blob)), default=b"")
 
     def _rows(self) -> Iterator[tuple[str, bytes]]:
         for name, data in self._connection.execute("SELECT id, data FROM blobs ORDER BY rowid"):
