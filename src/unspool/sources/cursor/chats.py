@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from unspool.facts import NOBODY, ROOT, AnyFact, Key, MessageSeen, Rank
-from unspool.io.databases import DAMAGE, MAGIC, Database, open_database
+from unspool.facts import ROOT, AnyFact, Key, MessageSeen, Rank
+from unspool.io.databases import MAGIC, Database
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.times import format_time, parse_time
 from unspool.io.values import field_of, parse_object, str_of
@@ -49,13 +49,8 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     if origin.path.endswith(".json"):
         yield from _read_beside(store)
     else:
-        try:
-            with open_database(origin.path) as database:
-                if database.stale:
-                    store.problem("stale-database", "the log was too long to copy", store.key)
-                yield from store.read(database)
-        except DAMAGE as error:
-            store.problem("unreadable-database", str(error), store.key)
+        with store.opened() as database:
+            yield from store.read(database)
     yield from store.problems
 
 
@@ -82,11 +77,8 @@ def _read_beside(book: Book) -> list[AnyFact]:
 class Store(Book):
     """One database: a chat, and those of the sub-agents that its root holds."""
 
-    key: Key = NOBODY
-
     def read(self, database: Database) -> Iterator[AnyFact]:
         self._connection = database.connection
-        self._connection.execute("BEGIN")  # one moment of it, though it is being written
         meta = read_meta(self._connection)
         self.key = ("cursor", str(meta.get("agentId") or Path(self.origin).parent.name))
         mode, model = mode_name(meta.get("mode")), str(meta.get("lastUsedModel") or "")

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import NOBODY, AnyFact
-from unspool.io.databases import DAMAGE, MAGIC, Database, is_spare, open_database
+from unspool.io.databases import MAGIC, Database, is_spare, open_database
 from unspool.io.origins import Head, Origin, Tally, Touched, TouchedRow
 from unspool.sources.cursor.composers import Reader
 from unspool.sources.cursor.generations import Generations
@@ -106,36 +106,29 @@ def _are_same(connection: sqlite3.Connection, rows: list[tuple[int, str]]) -> bo
 
 
 def _read(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    """A database that cannot be read, or not to its end, is a problem; what was read stays."""
     reader = Reader(origin.path, tally, "global")
     if not origin.named and is_spare(origin.path):
         tally.records += 1
         tally.noise += 1
         return
-    try:
-        with open_database(origin.path) as database:
-            if database.stale:
-                reader.problem("stale-database", "the log was too long to copy")
-            database.connection.execute("BEGIN")  # one moment of it, though it is being written
-            tables = database.tables()
-            if "cursorDiskKV" in tables:
-                reader.rows = rows = Keys(database.connection, "cursorDiskKV")
-                beside = Path(reader.origin).parent
-                if beside.name == "globalStorage":
-                    reader.generations = Generations(beside.with_name("workspaceStorage"))
-                # All that have a row of their own, then those of which only bubbles are left.
-                heads = (key.partition(":")[2] for key in rows.keys("composerData:"))
-                listed = origin.only or dict.fromkeys((*heads, *rows.groups("bubbleId:")))
-                for ident in filter(None, listed):
-                    yield from _read_composer(reader, rows, ident)
-            if "composerHeaders" in tables:
-                reader.store = "headers"
-                yield from _read_headers(reader, database, origin.only)
-            if "ItemTable" in tables:
-                reader.store = "workspace"
-                yield from read_workspace(reader, Keys(database.connection, "ItemTable"))
-    except DAMAGE as error:
-        reader.problem("unreadable-database", str(error))
+    with reader.opened() as database:
+        tables = database.tables()
+        if "cursorDiskKV" in tables:
+            reader.rows = rows = Keys(database.connection, "cursorDiskKV")
+            beside = Path(reader.origin).parent
+            if beside.name == "globalStorage":
+                reader.generations = Generations(beside.with_name("workspaceStorage"))
+            # All that have a row of their own, then those of which only bubbles are left.
+            heads = (key.partition(":")[2] for key in rows.keys("composerData:"))
+            listed = origin.only or dict.fromkeys((*heads, *rows.groups("bubbleId:")))
+            for ident in filter(None, listed):
+                yield from _read_composer(reader, rows, ident)
+        if "composerHeaders" in tables:
+            reader.store = "headers"
+            yield from _read_headers(reader, database, origin.only)
+        if "ItemTable" in tables:
+            reader.store = "workspace"
+            yield from read_workspace(reader, Keys(database.connection, "ItemTable"))
     yield from reader.problems
 
 

@@ -54,10 +54,6 @@ class Part(msgspec.Struct):
 class Message(msgspec.Struct):
     content: list[Part] | str | None = None
 
-    @property
-    def parts(self) -> list[Part]:
-        return self.content if isinstance(self.content, list) else [Part(text=self.content)]
-
 
 class Line(msgspec.Struct):
     role: str | None = None
@@ -65,6 +61,11 @@ class Line(msgspec.Struct):
     type: str | None = None
     status: Any = None
     error: Any = None
+
+    @property
+    def parts(self) -> list[Part]:
+        content = self.message.content if self.message is not None else None
+        return content if isinstance(content, list) else [Part(text=content)]
 
 
 LINE = Shape(Line)
@@ -133,8 +134,7 @@ class Transcript:
             with open_origin(origin) as file:
                 stem = f"{stem}-{hashlib.sha256(file.readline().strip()).hexdigest()[:8]}"
         self.key: Key = ("cursor", stem)
-        above = place.parts[: place.parts.index(FOLDER)] if FOLDER in place.parts else ()
-        self._project = Path(*above) if above else None
+        self._project = next((up.parent for up in place.parents if up.name == FOLDER), None)
         self._folder: str | None = None
         """The folder that the project's slug stands for, once a path in the transcript shows it."""
         self._entries = Entries(f"transcript:{stem}")
@@ -161,11 +161,10 @@ class Transcript:
     def read_line(self, offset: int, data: bytes, line: Line, tally: Tally) -> list[AnyFact]:
         scribe = self._scribe(offset, data)
         if line.role in ("user", "assistant") and line.message is not None:
-            self._message(scribe, line.role, line.message.parts)
+            self._message(scribe, line.role, line.parts)
             tally.noise += not scribe.facts  # A line that says nothing (seen: an empty text).
         elif line.error is not None:
-            text = line.error if isinstance(line.error, str) else str(line.error)
-            scribe.message(id=scribe.entry, role="assistant", kind="error", text=text)
+            scribe.message(id=scribe.entry, role="assistant", kind="error", text=str(line.error))
         elif line.type == "turn_ended":
             scribe.mark("turn_end", {"status": line.status}, rank=RANK)
         else:
