@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from unspool.sinks import Family, load
+from unspool.sinks.atif.model import version_of
 from unspool.sinks.atif.reader import Reading
-from unspool.sinks.atif.versions import version_of
 from unspool.trajectory import Trajectory
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.atif import hostile
-from tests.atif.judges import again, documents, families, harbor_errors, write_all
+from tests.atif.judges import documents, families, harbor_errors, write_all
 from tests.harness import case_id, cases, facts_of, origins_of, reduce_all
 from unspool.sinks import Family
 from unspool.sinks.atif.rules import check_file
@@ -65,14 +65,6 @@ def test_nothing_said_is_lost(family: Family) -> None:
         for message in trajectory.messages:
             for words in (message.content, message.thinking):
                 assert not words or str([words.replace("\ud800", "\ufffd")])[2:-2] in text
-
-
-@settings(max_examples=25, **CALM)
-@given(family=hostile.families)
-def test_what_was_written_is_written_again_the_same(family: Family) -> None:
-    for options in ({}, {"subagents": "files"}, {"atif_version": "1.5"}, {"atif_version": "1.0"}):
-        for document in documents(family, **options):
-            assert again(document) == document
 
 
 def test_children_that_nothing_ties_stand_in_the_order_given() -> None:

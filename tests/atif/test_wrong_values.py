@@ -32,7 +32,7 @@ LATER = {
     **{"refs": [["a", {"trajectory_id": 5}], [1], 3], "lone": {"c1": 5}, "children": [5]},
 }
 OTHERS: list[Any] = [
-    *(None, True, 0, -1, 1.5, 10**30, float("nan"), "", "x", [], {}, [1], {"a": 1}, [{}], [None]),
+    *(None, True, 0, -1, 1.5, 10**30, "", "x", [], {}, [1], {"a": 1}, [{}], [None]),
     *({"unspool": 3}, {"unspool": OURS}, {"atif": RESIDUE}, {"atif": LATER}, OURS, RESIDUE, LATER),
 ]
 CASE = CASES / "claude_code"
@@ -111,8 +111,6 @@ def test_every_value_wrong(name: str, version: str) -> None:
 @pytest.mark.parametrize("value", OTHERS, ids=lambda value: str(value)[:20])
 def test_a_key_of_others_that_we_use_ourselves(value: Any) -> None:
     """A trajectory keeps in `extra.atif` what it has no field for; documents may have their own."""
-    if value != value:
-        return  # no JSON
     extra = {"atif": value, "k": 1}
     call = {"tool_call_id": "c", "function_name": "f", "arguments": {}, "extra": extra}
     result = {"source_call_id": "c", "content": "r", "extra": {"atif": value}}

@@ -1,10 +1,17 @@
 """`unspool validate`: whether ATIF documents are valid."""
 
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
 import click
+import msgspec
 
 from unspool.cli.screen import print_json, say, verdict
 from unspool.errors import NothingToRead
-from unspool.sinks.atif.rules import check_paths
+from unspool.io.folders import is_folder, walk
+from unspool.io.origins import read_head
+from unspool.sinks.atif import claims
+from unspool.sinks.atif.rules import Finding, check_file
 from unspool.views.figures import plural
 
 EXAMPLES = """
@@ -46,3 +53,30 @@ def command(paths: tuple[str, ...], as_json: bool, quiet: bool) -> int:
             files = plural(len(verdicts), "file")
             say(f"{files}, {invalid} invalid: {errors}, {warnings}", err=True)
     return code
+
+
+class Verdict(msgspec.Struct):
+    """All findings on one file."""
+
+    file: str
+    errors: int
+    warnings: int
+    findings: list[Finding]
+
+
+def check_paths(paths: Iterable[str]) -> Iterator[Verdict]:
+    """A verdict on every file, and on every ATIF file below every folder."""
+    for argument in paths:
+        named = not is_folder(argument)
+        for path, _ in walk(argument):
+            try:
+                if not named and not claims(read_head(path)):
+                    continue
+            except OSError:
+                continue
+            try:
+                findings = check_file(Path(path))
+            except OSError as error:
+                findings = [Finding("error", "unreadable", "$", error.strerror or str(error))]
+            errors = sum(1 for finding in findings if finding.level == "error")
+            yield Verdict(path, errors, len(findings) - errors, findings)

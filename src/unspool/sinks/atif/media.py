@@ -4,20 +4,19 @@ import base64
 import binascii
 import hashlib
 import mimetypes
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from unspool.facts import Attachment
+from unspool.sinks.atif.extras import Layout, residue_of
 from unspool.sinks.atif.model import ALIASES, AUDIO_TYPES, IMAGE_TYPES, Content, Media, Part
+from unspool.trajectory import Message
 
-Layout = list[int | Literal["media"]]
+DURATION = "duration_sec"
 
 JOINT = "\n\n"
 """What stands between two text parts when they are read as one text."""
-
-FROM_PART = "atif_part"
-"""The key in an attachment's `extra` that says: it was a content part, with this path."""
 
 
 class Files:
@@ -33,31 +32,31 @@ class Files:
 
 
 def to_content(
-    text: str, attachments: list[Attachment], files: Files, layout: Layout | None = None
+    message: Message, files: Files, from_parts: bool
 ) -> tuple[Content, list[dict[str, Any]]]:
-    """The content with its media parts; and all attachments described, without their bytes."""
+    """The content with its media parts; and the attachments described, without their bytes.
+
+    `from_parts` says that the attachments were read from the parts of somebody else's document.
+    """
     media: list[Part] = []
     described: list[dict[str, Any]] = []
-    for attachment in attachments:
-        part, file = _place(attachment, files)
+    for attachment in message.attachments or ():
+        part, file = _place(attachment, files, from_parts)
         if part is not None:
             media.append(part)
-        extra = dict(attachment.extra or {})
-        kept = extra.pop(FROM_PART, "")
-        duration = extra.get("duration_sec")
-        told = _to_attachment(attachment.kind, Media(attachment.media_type, kept, duration))
-        if not kept or msgspec.structs.replace(attachment, data="") != told:
-            bare = msgspec.structs.replace(attachment, data="", extra=extra or None)
-            where = {"file": file or kept} if file or kept else {}
-            described.append({**msgspec.to_builtins(bare), **where})
-    if layout is not None and (parts := _laid_out(text, media, layout)) is not None:
+        if part is None or not from_parts:
+            bare = msgspec.to_builtins(msgspec.structs.replace(attachment, data=""))
+            described.append({**bare, "file": file} if file else bare)
+    layout = residue_of(message.extra).layout
+    if layout is not None and (parts := _laid_out(message.content, media, layout)) is not None:
         return parts, described
     if not media:
-        return text, described
-    return [*([Part("text", text=text)] if text else []), *media], described
+        return message.content, described
+    text = [Part(type="text", text=message.content)] if message.content else []
+    return [*text, *media], described
 
 
-def _place(attachment: Attachment, files: Files) -> tuple[Part | None, str]:
+def _place(attachment: Attachment, files: Files, from_parts: bool) -> tuple[Part | None, str]:
     """The part for an attachment, if ATIF has one; and the file that its bytes went to."""
     media_type = attachment.media_type.strip().lower().partition(";")[0]
     if not media_type:
@@ -69,22 +68,22 @@ def _place(attachment: Attachment, files: Files) -> tuple[Part | None, str]:
         data = base64.b64decode(attachment.data, validate=True)
     except (binascii.Error, ValueError):
         data = b""
-    extra, path = attachment.extra or {}, ""
+    path = ""
     if data:
         folder = "images" if media_type.startswith("image/") else "attachments"
         guessed = suffix or (mimetypes.guess_extension(media_type) or ".bin").lstrip(".")
         source = path = files.add(folder, data, guessed)
-    elif isinstance(extra.get(FROM_PART), str):
-        source = extra[FROM_PART]
+    elif from_parts and attachment.path:
+        source = attachment.path
     else:
         # A path on the machine that was recorded leads nowhere for the reader.
         local = attachment.uri.startswith(("file:", "data:", "vscode"))
         source = attachment.uri if "://" in attachment.uri and not local else ""
     if suffix is None or not source:
         return None, path
-    duration = extra.get("duration_sec")
+    duration = (attachment.extra or {}).get(DURATION)
     media = Media(media_type, source, duration if isinstance(duration, int | float) else None)
-    return Part("audio" if media_type in AUDIO_TYPES else "image", source=media), path
+    return Part(type="audio" if media_type in AUDIO_TYPES else "image", source=media), path
 
 
 def from_content(content: Content) -> tuple[str, list[Attachment], Layout | None]:
@@ -92,24 +91,21 @@ def from_content(content: Content) -> tuple[str, list[Attachment], Layout | None
     if isinstance(content, str):
         return content, [], None
     text = JOINT.join(part.text or "" for part in content if part.type == "text")
-    media = [_to_attachment(part.type, part.source) for part in content if part.source is not None]
+    media = [_attachment(part.type, part.source) for part in content if part.source is not None]
     layout: Layout = [len(p.text or "") if p.type == "text" else "media" for p in content]
     plain: Layout = [len(text)] if text else []
     plain += ["media"] * len(media)
     return text, media, None if media and layout == plain else layout
 
 
-def _to_attachment(kind: str, source: Media) -> Attachment:
+def _attachment(kind: str, source: Media) -> Attachment:
     remote = "://" in source.path
-    extra: dict[str, Any] = {FROM_PART: source.path}
-    if source.duration_sec is not None:
-        extra["duration_sec"] = source.duration_sec
     return Attachment(
         kind=kind,
         path="" if remote else source.path,
         uri=source.path if remote else "",
         media_type=source.media_type,
-        extra=extra,
+        extra=None if source.duration_sec is None else {DURATION: source.duration_sec},
     )
 
 
@@ -123,7 +119,7 @@ def _laid_out(text: str, media: list[Part], layout: Layout) -> list[Part] | None
             if not text.startswith(joint, at):
                 return None
             at += len(joint)
-            parts.append(Part("text", text=text[at : at + entry]))
+            parts.append(Part(type="text", text=text[at : at + entry]))
             at, joint = at + entry, JOINT
         elif pictures:
             parts.append(pictures.pop(0))

@@ -7,7 +7,6 @@ a warning what real conversations contain. All findings are told, each with its 
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -15,28 +14,23 @@ from typing import Any, Literal
 import msgspec
 
 from unspool.io.door import clean_text
-from unspool.io.folders import is_folder, walk
-from unspool.io.origins import open_origin, read_head
+from unspool.io.origins import open_origin
 from unspool.io.times import parse_time
 from unspool.io.values import dict_of, dicts_of, field_of, list_of
 from unspool.sinks.atif import model
-from unspool.sinks.atif.lenient import AGENT_ONLY, LLM_ONLY
-from unspool.sinks.atif.model import is_media_type
-from unspool.sinks.atif.reader import claims, documents_in
-from unspool.sinks.atif.steps import TOTALS
-from unspool.sinks.atif.versions import (
-    AUDIO,
-    NEWEST,
-    OBSERVATION_ANYWHERE,
-    PARTS,
+from unspool.sinks.atif.model import (
+    AGENT_ONLY,
+    LLM_ONLY,
     PREFIX,
-    REF_IDS,
     SINCE,
-    VERSIONS,
+    TOTALS,
+    Json,
+    documents_in,
+    is_media_type,
     older,
-)  # fmt: skip
+    version_of,
+)
 
-Json = dict[str, Any]
 Level = Literal["error", "warning"]
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -50,33 +44,6 @@ class Finding(msgspec.Struct, frozen=True):
     path: str
     """As in `$.steps[3].tool_calls[0].arguments`."""
     message: str
-
-
-class Verdict(msgspec.Struct):
-    """All findings on one file."""
-
-    file: str
-    errors: int
-    warnings: int
-    findings: list[Finding]
-
-
-def check_paths(paths: Iterable[str]) -> Iterator[Verdict]:
-    """A verdict on every file, and on every ATIF file below every folder."""
-    for argument in paths:
-        named = not is_folder(argument)
-        for path, _ in walk(argument):
-            try:
-                if not named and not claims(read_head(path)):
-                    continue
-            except OSError:
-                continue
-            try:
-                findings = check_file(Path(path))
-            except OSError as error:
-                findings = [Finding("error", "unreadable", "$", error.strerror or str(error))]
-            errors = sum(1 for finding in findings if finding.level == "error")
-            yield Verdict(path, errors, len(findings) - errors, findings)
 
 
 def check_file(path: Path) -> list[Finding]:
@@ -145,8 +112,7 @@ class _Check:
         self.folder = folder
         self.findings = findings
         label = field_of(document, "schema_version")
-        version = str(label or "").removeprefix(PREFIX)
-        self.version = version if version in VERSIONS else NEWEST
+        self.version = version_of(document)
         self._fields(document, path, model.Document)
         if not isinstance(document, dict):
             return
@@ -158,11 +124,11 @@ class _Check:
         """Where a content part names a file."""
         if label is None:
             self.error("missing", f"{path}.schema_version", "required, but missing")
-        elif not isinstance(label, str) or not label.startswith(PREFIX) or version not in VERSIONS:
+        elif label != PREFIX + self.version:
             at = f"{path}.schema_version"
             self.error("unknown-version", at, f"{label!r} is no version of ATIF")
         if document.get("session_id") in (None, ""):
-            if older(self.version, "1.7"):
+            if older(self.version, model.IDS):
                 self.error("missing", f"{path}.session_id", f"required in {self.version}")
             elif not embedded:
                 self.warning("no-session", f"{path}.session_id", "a root should name its run")
@@ -286,7 +252,7 @@ class _Check:
         if isinstance(step.get("metrics"), dict):
             self._metrics(step["metrics"], f"{path}.metrics")
         if isinstance(step.get("observation"), dict) and source != "agent":
-            self._since(OBSERVATION_ANYWHERE, f"{path}.observation")
+            self._since(model.OBSERVATION_ANYWHERE, f"{path}.observation")
         results = list_of(field_of(step.get("observation"), "results"))
         for place, result in enumerate(results):
             at = f"{path}.observation.results[{place}]"
@@ -346,13 +312,13 @@ class _Check:
         if not ref.get("trajectory_id") and not ref.get("trajectory_path"):
             message = "has neither trajectory_id nor trajectory_path"
             self.error("unresolvable-reference", path, message)
-        if older(self.version, REF_IDS) and ref.get("session_id") is None:
+        if older(self.version, model.IDS) and ref.get("session_id") is None:
             self.error("missing", f"{path}.session_id", f"required up to {self.version}")
 
     def _content(self, content: Any, path: str) -> None:
         if not isinstance(content, list):
             return
-        self._since(PARTS, path)
+        self._since(model.PARTS, path)
         for number, part in enumerate(content):
             at = f"{path}[{number}]"
             kind, source = field_of(part, "type"), field_of(part, "source")
@@ -366,7 +332,7 @@ class _Check:
                     self.error("wrong-part", f"{at}.source", "not allowed in a text part")
             elif kind in ("image", "audio"):
                 if kind == "audio":
-                    self._since(AUDIO, at)
+                    self._since(model.AUDIO, at)
                 elif "duration_sec" in dict_of(source):
                     self.error("unknown-field", f"{at}.source.duration_sec", "not a field of ATIF")
                 if part.get("text") is not None:
@@ -398,7 +364,7 @@ class _Check:
             report = self.warning if self.document.get("notes") else self.error
             message = f"is {count}, there are {len(self.steps)} steps"
             report("total-steps", f"{path}.total_steps", message)
-        for name, of_step in TOTALS:
+        for name, of_step in TOTALS.items():
             total = _number(final.get(name))
             if total is not None:
                 self._total(total, of_step, f"{path}.{name}")
@@ -443,7 +409,7 @@ class _Check:
 
 def _below(document: Json, name: str) -> list[float]:
     """The same figure of all embedded sub-agents, as their totals or their steps tell it."""
-    total = next(total for total, of_step in TOTALS if of_step == name)
+    total = next(total for total, of_step in TOTALS.items() if of_step == name)
     figures: list[float] = []
     for sub in dicts_of(document.get("subagent_trajectories")):
         own_total = _number(field_of(sub.get("final_metrics"), total))

@@ -3,7 +3,6 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,24 +11,30 @@ from unspool.io.packing import encode_json
 from unspool.reduce.totals import count_modes, number_segments, number_turns
 from unspool.reduce.usage import Runs, add_model_usage
 from unspool.sinks import Family, Options, Piece, safe_name, unique_names
-from unspool.sinks.atif.extras import leftover, merged, residue_of, restore, without_steps
-from unspool.sinks.atif.lenient import Tidied
+from unspool.sinks.atif.extras import gather, residue_of, restore
 from unspool.sinks.atif.media import Files
-from unspool.sinks.atif.model import Agent, Document, Ref
-from unspool.sinks.atif.steps import (
-    Refs,
-    StepWriter,
-    flat_schema_key,
-    has_steps,
-    to_definitions,
-    total,
+from unspool.sinks.atif.model import (
+    AUDIO,
+    DEFAULT,
+    FOREIGN,
+    IDS,
+    NAMELESS,
+    NEWEST,
+    PREFIX,
+    VERSIONS,
+    Agent,
+    Document,
+    Json,
+    Ref,
+    Step,
+    older,
 )
-from unspool.sinks.atif.versions import AUDIO, DEFAULT, NEWEST, PREFIX, VERSIONS, older, to_version
-from unspool.trajectory import Link, Message, Trajectory
+from unspool.sinks.atif.steps import StepWriter, has_steps, to_definition, total
+from unspool.sinks.atif.versions import to_version
+from unspool.sinks.jsonl import drop_bytes
+from unspool.trajectory import Message, Trajectory
 
 SUFFIX = ".trajectory.json"
-
-Json = dict[str, Any]
 
 
 def write(family: Family, options: Options) -> Iterator[Piece]:
@@ -68,18 +73,6 @@ class Node(msgspec.Struct, eq=False):
             yield from child.walk()
 
 
-class Draft(NamedTuple):
-    """A document at the newest version, as the trajectory tells it."""
-
-    node: Node
-    document: Json
-    places: list[int | None]
-    """For every step the message that stands for it."""
-    embedded: list[Json]
-    inside: bool
-    """Whether it goes into its parent's document."""
-
-
 class Writing:
     """One family on its way out."""
 
@@ -97,7 +90,7 @@ class Writing:
         self.files = Files()
         self.root = plant(family)
         self.version = version or _needed(self.root)
-        self.in_files = subagents == "files" or older(self.version, "1.7")
+        self.in_files = subagents == "files" or older(self.version, IDS)
         self.session = session or session_of(family.root)
         nodes = list(self.root.walk())
         names = unique_names(file_name(node.id) for node in nodes)
@@ -107,75 +100,120 @@ class Writing:
     def documents(self) -> list[tuple[str, Json]]:
         """(file name, document) of all that has steps; the root first."""
         documents: list[tuple[str, Json]] = []
-        for node in self._tops(self.root):
+        for node, _ in _shown([self.root]):
             self._apart = []
-            documents.append((self.names[node.id], self.finish(self.draft(node))))
+            documents.append((self.names[node.id], self.build(node)))
             documents += self._apart
         return documents
 
-    def _tops(self, node: Node) -> Iterator[Node]:
-        """The root; its sub-agents where it has no steps itself."""
-        if has_steps(node.trajectory):
-            yield node
-        else:
-            for child in node.children:
-                yield from self._tops(child)
-
-    def draft(self, node: Node, inside: bool = False) -> Draft:
-        """The document of a node that has steps, its sub-agents within or set apart."""
-        refs = Refs(node.trajectory, not self.in_files)
+    def build(self, node: Node, inside: bool = False) -> Json:
+        """The document of a node that has steps; its sub-agents are in it, or set apart."""
+        refs: dict[str, Ref] = {}
+        started: dict[str, list[str]] = defaultdict(list)
         embedded: list[Json] = []
         costs: dict[str, float] = {}
-        for child, call in self._children(node):
-            document_below = self.finish(self.draft(child, inside=not self.in_files))
-            cost = (document_below.get("final_metrics") or {}).get("total_cost_usd")
+        for child, call in _shown(node.children):
+            below = self.build(child, inside=not self.in_files)
+            cost = (below.get("final_metrics") or {}).get("total_cost_usd")
             if cost is not None:
                 costs[child.id] = cost
-            path = self.names[child.id] if self.in_files else None
-            ident = document_below.get("trajectory_id") or child.id
-            refs.add(child.id, call, Ref(ident, document_below.get("session_id"), path))
-            if path is not None:
-                self._apart.append((path, document_below))
+            if call is not None:
+                started[call].append(child.id)
+            ref = refs[child.id] = Ref(session_id=below.get("session_id"))
+            if not older(self.version, IDS):
+                ref.trajectory_id = below.get("trajectory_id") or child.id
+            if self.in_files:
+                ref.trajectory_path = self.names[child.id]
+                self._apart.append((ref.trajectory_path, below))
             else:
-                embedded.append(document_below)
-        parent = node.trajectory.parent
-        is_fork = parent is not None and parent.kind != "subagent"  # and so a run of its own
-        session = session_of(node.trajectory) if is_fork else self.session
-        document, places = build_document(node, refs, self.files, session, costs, inside)
-        return Draft(node, document, places, embedded, inside)
-
-    def finish(self, draft: Draft) -> Json:
-        """The draft with what its trajectory keeps of a document, at the wanted version."""
-        trajectory, document, odd = draft.node.trajectory, draft.document, False
-        for step, place in zip(document["steps"], draft.places, strict=True):
+                embedded.append(below)
+        trajectory = without_derived(node.trajectory)
+        writer = StepWriter(trajectory, self.files, refs, started, embedded=not self.in_files)
+        writer.build()
+        # The cost of the sub-agents that the document holds or refers to: no other adds up.
+        counted = [c for child, c in costs.items() if not self.in_files or child in writer.referred]
+        below_usd = sum(counted) if counted else None
+        plain = self._document(node.trajectory, trajectory, writer.steps, below_usd)
+        document: Json = msgspec.to_builtins(plain)
+        # What the trajectory keeps of the document that it was read from.
+        kept = residue_of(trajectory.extra)
+        for step, place in zip(document["steps"], writer.places, strict=True):
             if place is not None:
                 residue = residue_of(trajectory.messages[place].extra)
                 restore(step, residue.set, residue.unset)
-                odd = odd or bool(residue.set or residue.unset)
-        if draft.embedded:
-            document["subagent_trajectories"] = draft.embedded
-        document = to_version(document, self.version)
-        kept = residue_of(trajectory.extra)
-        if kept.version not in (None, self.version):
-            kept = without_steps(kept)
+        if embedded:
+            document["subagent_trajectories"] = embedded
         restore(document, kept.set, kept.unset)
-        if odd or kept.set or kept.unset:  # it may be for another document than this one is now
-            document = Tidied(document).document
         # An id that the document did without may be needed where it goes now.
-        if draft.inside:
-            document.setdefault("trajectory_id", draft.node.id)
-        if older(self.version, "1.7"):
-            document.setdefault("session_id", draft.node.id)
+        if inside:
+            document.setdefault("trajectory_id", node.id)
+        if self.version not in (NEWEST, kept.version):
+            to_version(document, self.version)
+        if older(self.version, IDS):
+            document.pop("trajectory_id", None)
+            document.setdefault("session_id", node.id)
         return document
 
-    def _children(self, node: Node) -> Iterator[tuple[Node, str | None]]:
-        """The sub-agents; those of one that has nothing to show stand in for it."""
-        for child in node.children:
-            if has_steps(child.trajectory):
-                yield child, child.call
-            else:
-                for below, _ in self._children(child):
-                    yield below, child.call
+    def _document(
+        self,
+        whole: Trajectory,
+        trajectory: Trajectory,
+        steps: list[Step],
+        below_usd: float | None,
+    ) -> Document:
+        """At the newest version, without its sub-agents, which cost `below_usd`."""
+        placed, more = _PLACED, {}
+        if trajectory.source == FOREIGN:
+            placed |= _DERIVED
+        else:  # what stands in their places is only the nearest that is known
+            more = {n: None for n in ("agent", "session_id") if getattr(trajectory, n) is None}
+        drop_bytes(msgspec.structs.replace(trajectory, messages=[]))  # those of abandoned branches
+        parent = trajectory.parent
+        is_fork = parent is not None and parent.kind != "subagent"  # and so a run of its own
+        session = session_of(trajectory) if is_fork else self.session
+        primary = (whole.model_usage or {}).get("primary_model")
+        models = (m.model for m in trajectory.messages if m.role == "assistant" and m.model)
+        # What a reader of the document must know about its figures.
+        notes: list[str] = []
+        copied = sum(1 for step in steps if step.is_copied_context)
+        if copied:
+            notes.append(
+                f"{copied} of {len(steps)} steps are copied from an earlier conversation "
+                "and not counted in the totals."
+            )
+        if trajectory.partial:
+            notes.append(f"Known to be incomplete: {'; '.join(trajectory.partial)}.")
+        return Document(
+            schema_version=PREFIX + self.version,
+            session_id=trajectory.session_id or session or NAMELESS,
+            trajectory_id=trajectory.conversation_id or NAMELESS,
+            agent=Agent(
+                name=trajectory.agent or trajectory.source or NAMELESS,
+                version=trajectory.agent_version or NAMELESS,
+                model_name=primary if isinstance(primary, str) and primary else next(models, None),
+                tool_definitions=[*map(to_definition, trajectory.tool_definitions or ())] or None,
+            ),
+            steps=steps,
+            notes=" ".join(notes) or None,
+            final_metrics=total(steps, trajectory.usage, below_usd),
+            extra=gather(trajectory, trajectory.extra, placed, **more),
+        )
+
+
+_PLACED = frozenset(
+    {"conversation_id", "messages", "agent", "agent_version", "session_id", "tool_definitions"}
+)
+_DERIVED = {"source", "file_path", "origins", "usage", "marks", "children", "parent"}
+"""What somebody else's document tells by its steps, figures and references, or not at all."""
+
+
+def _shown(nodes: list[Node]) -> Iterator[tuple[Node, str | None]]:
+    """(node, the call that started it); those below one that has nothing to show stand in for it."""
+    for node in nodes:
+        if has_steps(node.trajectory):
+            yield node, node.call
+        else:
+            yield from ((below, node.call) for below, _ in _shown(node.children))
 
 
 def session_of(trajectory: Trajectory) -> str:
@@ -246,89 +284,6 @@ def _ties(trajectories: list[Trajectory]) -> dict[str, dict[str, str | None]]:
             parent = trajectory.parent
             tie(parent.conversation_id, trajectory.conversation_id, parent.tool_call_id)
     return ties
-
-
-NAMELESS = "unknown"
-
-_ROOT_PLACED = {
-    *("conversation_id", "messages", "agent", "agent_version", "session_id"),
-    *("tool_definitions", "extra", "marks", "children", "parent"),
-}
-
-
-def build_document(
-    node: Node, refs: Refs, files: Files, session: str, costs: dict[str, float], inside: bool
-) -> tuple[dict[str, Any], list[int | None]]:
-    """At the newest version; and for every step the message that stands for it.
-
-    `costs` are those of the sub-agents; `inside` says that the document goes into its parent's, which
-    tells whose it is.
-    """
-    trajectory = without_derived(node.trajectory)
-    writer = StepWriter(trajectory, refs, files)
-    steps = writer.build()
-    derived = {"source", "file_path", "origins", "usage"} if trajectory.source == FOREIGN else set()
-    rest = leftover(trajectory, _ROOT_PLACED | derived)
-    # Abandoned branches go without the bytes in them.
-    for branch in rest.get("branches", ()):
-        for message in branch["messages"]:
-            for attachment in message.get("attachments", ()):
-                attachment.pop("data", None)
-    marks = [mark for mark in trajectory.marks or () if mark not in writer.marks_told]
-    if marks:
-        rest["marks"] = msgspec.to_builtins(marks)
-    # Ties that neither a reference nor an embedded document tells of.
-    shown = [*refs.placed, *(Link(child) for child in refs.own if refs.embedded)]
-    children = [tie for tie in trajectory.children or () if tie not in shown]
-    if children:
-        rest["children"] = msgspec.to_builtins(children)
-    parent = trajectory.parent
-    unset = [name for name in ("agent", "session_id") if getattr(trajectory, name) is None]
-    if unset and trajectory.source != FOREIGN:
-        rest["unset"] = unset  # what stands in their places is only the nearest that is known
-    if key := flat_schema_key(trajectory.tool_definitions):
-        rest["flat_tools"] = key
-    if parent is not None:
-        # A tie that says no more than the document's place in its parent's need not be told.
-        plain_ties = [Link(parent.conversation_id, tool_call_id=c) for c in (None, node.call)]
-        if not inside or parent not in plain_ties:
-            rest["parent"] = msgspec.to_builtins(parent)
-    # The cost of the sub-agents that the document holds or refers to: no other adds up.
-    referred = {tie.conversation_id for tie in refs.placed}
-    counted = [cost for child, cost in costs.items() if refs.embedded or child in referred]
-    primary = (node.trajectory.model_usage or {}).get("primary_model")
-    first = next((m.model for m in trajectory.messages if m.role == "assistant" and m.model), None)
-    # What a reader of the document must know about its figures.
-    notes: list[str] = []
-    copied = sum(1 for step in steps if step.is_copied_context)
-    if copied:
-        notes.append(
-            f"{copied} of {len(steps)} steps are copied from an earlier conversation "
-            "and not counted in the totals."
-        )
-    if trajectory.partial:
-        notes.append(f"Known to be incomplete: {'; '.join(trajectory.partial)}.")
-    document = Document(
-        schema_version=PREFIX + NEWEST,
-        session_id=trajectory.session_id or session or NAMELESS,
-        trajectory_id=trajectory.conversation_id or NAMELESS,
-        agent=Agent(
-            name=trajectory.agent or trajectory.source or NAMELESS,
-            version=trajectory.agent_version or NAMELESS,
-            model_name=primary if isinstance(primary, str) and primary else first,
-            tool_definitions=to_definitions(trajectory.tool_definitions) or None,
-        ),
-        steps=steps,
-        notes=" ".join(notes) or None,
-        final_metrics=total(steps, trajectory.usage, sum(counted) if counted else None),
-        extra=merged(trajectory.extra, {}, rest),
-    )
-    plain: dict[str, Any] = msgspec.to_builtins(document)
-    return plain, writer.places
-
-
-FOREIGN = "atif"
-"""The source of a trajectory that was read from a document which is not ours."""
 
 
 def derive(trajectory: Trajectory) -> None:
