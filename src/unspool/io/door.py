@@ -111,7 +111,9 @@ def iter_json_lines(
         origin = msgspec.structs.replace(origin, end=None)
         head = read_head(origin.path)
         if not (head.objects or head.is_one_line):
-            yield from reader.read_whole()
+            with open_origin(origin.path) as file:
+                data = file.read()
+            yield from reader.read_odd(0, data)
             return
     refuse_line = None if lazy else refuse_depth if whole else refuse_dirt
     shallow = 2 * DEEPEST if whole else 0  # so short a line cannot be nested too deep
@@ -193,20 +195,6 @@ class _Reader:
         self.tally = tally
         self.recover = recover
         self.mend = mend
-
-    def read_whole(self) -> Iterator[Record | Problem]:
-        """The file as one text; a packed one that is damaged is read as far as it goes."""
-        pieces: list[bytes] = []
-        damage: OSError | None = None
-        with open_origin(self.origin.path) as file:
-            try:
-                while piece := file.read1(1 << 20):
-                    pieces.append(piece)
-            except OSError as error:
-                damage = error
-        yield from self.read_odd(0, b"".join(pieces))
-        if damage is not None:
-            raise damage
 
     def read_spoiled(self, lines: list[tuple[int, bytes]]) -> Iterator[Record | Problem]:
         """A line that cannot be read, with those that go on from it: as one, else each by itself."""
@@ -317,7 +305,7 @@ def read_json(
         except json.JSONDecodeError as error:
             end = _next_record(text, at, error.pos)
             piece = text[at:end]
-            value = _close(piece, error.pos - at) if recover else None
+            value = recover_json(piece) if recover else None
             if value is not None:
                 code = "recovered"
             else:
@@ -328,7 +316,8 @@ def read_json(
         if value is not None:
             values.append((mend or clean)(value))
             places.append(place)
-            if not code and _HALF.search(text, at, end) and _is_halved(value, values[-1]):
+            # Half a surrogate pair had to be replaced: its other half is nowhere.
+            if not code and repr(values[-1]).count("\ufffd") > repr(value).count("\ufffd"):
                 code = HALVED
         if code:
             flaws.append(Flaw(code, place, sample(text[at : at + SAMPLE_CHARS])))
@@ -336,14 +325,6 @@ def read_json(
     if too_deep and not values and not flaws:  # nothing but brackets
         flaws.append(Flaw("too-deep", 0, sample(data)))
     return Salvage(values, places, flaws)
-
-
-_HALF = re.compile(r"\\u[dD][89a-fA-F]")
-
-
-def _is_halved(value: Any, mended: Any) -> bool:
-    """Whether half a surrogate pair had to be replaced: its other half is nowhere."""
-    return repr(mended).count("\ufffd") > repr(value).count("\ufffd")
 
 
 _decoder = json.JSONDecoder(strict=False)
@@ -360,7 +341,6 @@ def _skip(text: str, at: int) -> int:
 _OBJECT = re.compile(r'\{\s*"')
 _RECORD_ENDS = re.compile(r'[\0 \t\r\n]*+(?:\Z|\{\s*")')
 _LINE = re.compile(r'(?<=\n)\{(?=\s*")')
-_OPENING = re.compile(r'\{\s*"\w+":')
 _FAR_ENOUGH = 50
 """So many beginnings are tried: a long torn list is not read once for each of its elements."""
 
@@ -370,24 +350,14 @@ def _next_record(text: str, start: int, broken: int) -> int:
 
     A second writer that begins in the middle of a record breaks it right there:
         {"type":"user","text":"I thi{"type":"assistant","text":"Yes"}
-    Whatever the first one was about to say, its string ends at the second one's first quote. Where the
-    first stops behind a colon, the second becomes its value, and only the end is missing:
-        {"type":{"type":"assistant","text":"Yes"}
+    Whatever the first one was about to say, its string ends at the second one's first quote.
     Behind text that is no JSON at all the next record may begin anywhere, behind a broken record on
     any line.
     """
-    opening = _OPENING.match(text, start)
-    if opening and not text[broken:].strip():
-        candidates: Iterator[re.Match[str]] = re.compile(re.escape(opening[0])).finditer(
-            text, start + 1
-        )
-    elif text[start] in "{[":
-        candidates = chain(
-            _OBJECT.finditer(text, max(start + 1, broken - 4), broken + 12),
-            _LINE.finditer(text, broken),
-        )
-    else:
-        candidates = chain(_OBJECT.finditer(text, start + 1))
+    candidates = _OBJECT.finditer(text, start + 1)
+    if text[start] in "{[":
+        nearby = _OBJECT.finditer(text, max(start + 1, broken - 4), broken + 12)
+        candidates = chain(nearby, _LINE.finditer(text, broken))
     for _, candidate in zip(range(_FAR_ENOUGH), candidates, strict=False):
         try:
             _, end = _decoder.raw_decode(text, candidate.start())
@@ -412,14 +382,6 @@ def _end_of_brackets(text: str, at: int) -> int:
 
 
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]', re.DOTALL)
-
-
-def _close(text: str, broken: int) -> Any:
-    """A value closed where it breaks off, else where it breaks; None where nothing can be read."""
-    closed = recover_json(text)
-    if closed is None and 0 < broken < len(text):
-        closed = recover_json(text[:broken])
-    return closed
 
 
 def is_cut_off(text: str | bytes) -> bool:

@@ -10,8 +10,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FRACTION = re.compile(r"(\.\d{6})\d+")
-_SPACED = re.compile(r"^(\d{4}-\d\d-\d\d) (\d)")
 
 # Plain numbers are seconds, milliseconds, microseconds or nanoseconds by their size; the limits
 # lie near the years 1970 and 5138, so no real time is taken for another unit.
@@ -32,11 +30,8 @@ def parse_time(value: object) -> int | None:
         text = value.strip()
         if text.isdigit():
             return _from_number(int(text)) if len(text) >= 9 else None
-        text = _FRACTION.sub(r"\1", _SPACED.sub(r"\1T\2", text))
         if text[-4:] in (" UTC", " GMT"):
             text = text[:-4] + "+00:00"
-        if text[-1:] == "z":
-            text = text[:-1] + "+00:00"
         try:
             return _from_datetime(datetime.fromisoformat(text))
         except ValueError:
