@@ -148,14 +148,6 @@ def test_one_id_that_stands_twice_differs_where_any_of_them_does(tmp_path: Path)
     assert run("diff-messages", one, one, "c").exit_code == 0
 
 
-def test_half_a_character_is_no_trouble(tmp_path: Path) -> None:
-    a = write(tmp_path, "a.jsonl", conversation("c", "cut \ud83d", "x"))
-    b = write(tmp_path, "b.jsonl", conversation("c", "cut \ud83d", "y"))
-    assert run("compare", a, a).exit_code == 0
-    assert run("compare", a, b).exit_code == 1
-    assert "messages[1].content" in run("diff-messages", a, b, "c").stdout
-
-
 @pytest.mark.parametrize("messages", [None, 5, "x", {"a": 1}, [5, None]])
 def test_messages_that_are_none(tmp_path: Path, messages: Any) -> None:
     lines = [conversation("x", "y"), {**conversation("c"), "messages": messages}]

@@ -3,7 +3,8 @@
 Both end as `diff` does: 0 where all is the same, 1 where not, 2 in trouble.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from difflib import unified_diff
 from functools import wraps
 from typing import ParamSpec
 
@@ -19,6 +20,8 @@ from unspool.views.figures import plural
 
 SAME, DIFFERENT, TROUBLE = 0, 1, 2
 _VALUE_CHARS = 300
+_DIFF_LINES = 4000
+"""Longer texts would take long to be aligned."""
 P = ParamSpec("P")
 
 
@@ -81,12 +84,11 @@ def command(
 
 
 def _compare_one(a: str, b: str, ident: str, ignore: frozenset[str], as_json: bool) -> int:
-    def differences(one: Json, two: Json) -> Iterator[Difference]:
-        a, b = ({k: v for k, v in side.items() if k not in ignore} for side in (one, two))
-        return comparing.iter_differences(a, b)
+    def pick(side: Json) -> Json:
+        return {name: value for name, value in side.items() if name not in ignore}
 
-    pair = comparing.find_pair(a, b, ident, lambda one, two: any(differences(one, two)))
-    if pair.a is None and pair.b is None:
+    pair = comparing.compare_one(a, b, ident, pick)
+    if pair is None:
         raise UnknownConversation(f"no conversation {ident!r} in either file")
     _print_number(pair)
     head = {"conversation_id": ident, **({"number": pair.number} if pair.number > 1 else {})}
@@ -97,12 +99,11 @@ def _compare_one(a: str, b: str, ident: str, ignore: frozenset[str], as_json: bo
         else:
             say(f"only in {where}: {ident}")
         return DIFFERENT
-    listed = list(differences(pair.a, pair.b))
-    code = verdict(DIFFERENT if listed else SAME)
+    code = verdict(DIFFERENT if pair.differences else SAME)
     if as_json:
-        print_json({**head, "differences": listed})
+        print_json({**head, "differences": pair.differences})
     else:
-        _print_differences(listed)
+        _print_differences(pair.differences)
     return code
 
 
@@ -148,22 +149,25 @@ def diff_messages(a: str, b: str, ident: str, idx: int | None, as_json: bool) ->
 
     Exits with 0 where they are the same, 1 where not, 2 in trouble.
     """
-    differences = comparing.message_differences
-    pair = comparing.find_pair(a, b, ident, lambda one, two: bool(differences(one, two, idx)))
-    sides = {"A": pair.a, "B": pair.b}
+
+    def pick(side: Json) -> Json:
+        numbered = enumerate(comparing.messages_of(side))
+        return {f"messages[{n}]": message for n, message in numbered if idx in (None, n)}
+
+    pair = comparing.compare_one(a, b, ident, pick)
+    sides = {"A": pair.a if pair else None, "B": pair.b if pair else None}
     absent = " nor ".join(name for name, side in sides.items() if side is None)
-    if absent and pair.number == 1:
+    if pair is None or (absent and pair.number == 1):
         raise UnknownConversation(f"no conversation {ident!r} in {absent}")
     _print_number(pair)
     counts = {name: len(comparing.messages_of(side or {})) for name, side in sides.items()}
     if idx is not None and idx >= max(counts.values()):
         raise UsageError(f"no message {idx}: A has {counts['A']}, B has {counts['B']}")
-    listed = differences(pair.a or {}, pair.b or {}, idx)
-    code = verdict(DIFFERENT if listed or absent else SAME)
+    code = verdict(DIFFERENT if pair.differences or absent else SAME)
     if as_json:
-        print_json({"conversation_id": ident, "messages": counts, "differences": listed})
+        print_json({"conversation_id": ident, "messages": counts, "differences": pair.differences})
     else:
-        _print_differences(listed)
+        _print_differences(pair.differences)
         if counts["A"] != counts["B"]:
             say(f"A has {plural(counts['A'], 'message')}, B has {counts['B']:,}", err=True)
     return code
@@ -180,8 +184,9 @@ def _print_differences(differences: Iterable[Difference]) -> None:
     for difference in differences:
         say(difference.path, bold=True)
         a, b = difference.a, difference.b
-        if isinstance(a, str) and isinstance(b, str) and ("\n" in a or "\n" in b):
-            for line in comparing.text_diff(a, b):
+        if isinstance(a, str) and isinstance(b, str) and 0 < (a + b).count("\n") < _DIFF_LINES:
+            lines = unified_diff(a.split("\n"), b.split("\n"), lineterm="", n=2)
+            for line in list(lines)[2:]:  # without its header
                 say(f"  {line}", fg={"-": "red", "+": "green", "@": "cyan"}.get(line[:1]))
             continue
         for sign, value, colour in (("-", a, "red"), ("+", b, "green")):

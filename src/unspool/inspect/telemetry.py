@@ -14,7 +14,6 @@ import msgspec
 
 from unspool.errors import NothingToRead
 from unspool.facts import Problem
-from unspool.io.door import recover_json
 from unspool.io.origins import Tally
 from unspool.io.times import format_time
 from unspool.pipeline.discover import discover
@@ -24,7 +23,6 @@ from unspool.sources.copilot_telemetry import NAME, Event, iter_events, text_of
 Progress = Callable[[int], Callable[[int], None] | None] | None
 """Gets the number of bytes that there are and gives what is told the bytes done."""
 
-_EVERY = 1000
 _PLACES = 5
 
 
@@ -62,18 +60,9 @@ def iter_telemetry(
         yield problem
     advance = progress(sum(origin.size for origin in discovered.origins)) if progress else None
     for origin in discovered.origins:
-        if advance is None:
-            yield from iter_events(origin, tally)
-        else:
-            events = iter_events(origin, tally)
-            done = 0
-            for number, event in enumerate(events):
-                yield event
-                # A packed file is longer unpacked than its size says.
-                if number % _EVERY == 0 and done < event.offset <= origin.size:
-                    advance(event.offset - done)
-                    done = event.offset
-            advance(origin.size - done)
+        yield from iter_events(origin, tally)
+        if advance is not None:
+            advance(origin.size)
 
 
 EXAMPLE_CHARS = 200
@@ -298,12 +287,7 @@ def _last_role(event: Event) -> str:
     try:
         roles = _roles.decode(text) if text else []
     except (msgspec.DecodeError, RecursionError, UnicodeError):
-        recovered: Any = recover_json(text)
-        # A list that was cut off does not tell how it ended.
-        if not isinstance(recovered, list) or not text.endswith(b"]"):
-            return ""
-        last = recovered[-1] if recovered else None
-        return str(last.get("role", "")) if isinstance(last, dict) else ""
+        return ""
     return roles[-1].role if roles else ""
 
 
