@@ -90,7 +90,7 @@ def facts_of(
 def reduce_all(facts: Iterable[tuple[str, AnyFact]]) -> list[Trajectory]:
     collection = Collection()
     for source, fact in facts:
-        collection.take(source, [fact])
+        collection.add(source, fact)
     return finished(collection)[0]
 
 

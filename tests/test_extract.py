@@ -158,12 +158,6 @@ def test_an_open_file_is_written_to_where_it_stands(
     assert (kept, len(rest)) == (b"kept", 13)
 
 
-def test_a_descriptor_that_nobody_opened(folder: Path) -> None:
-    """Not one of our own, by accident."""
-    done = run(folder, "-q", "-o", "/dev/fd/7")
-    assert done.stderr == b"unspool: cannot write /dev/fd/7: Bad file descriptor\n"
-
-
 def test_problems_go_to_standard_output(folder: Path, tmp_path: Path) -> None:
     (folder / "a.jsonl").write_bytes(conversation("c", "x")[:-20])
     done = run(folder, "-q", "-o", tmp_path / "x.jsonl", "--problems", "-")

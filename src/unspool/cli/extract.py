@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 import msgspec
@@ -37,24 +37,21 @@ class Extract(click.Command):
     """Takes `--require-system-first true|false` too, as older scripts have it."""
 
     FLAG = "--require-system-first"
+    WORDS: ClassVar = {"true": FLAG, "false": "--no-require-system-first"}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         plain: list[str] = []
-        rest = list(args)
-        while rest:
-            arg = rest.pop(0)
+        for arg in args:
             name, equals, value = arg.partition("=")
-            if name == self.FLAG and not equals and rest and rest[0].lower() in ("true", "false"):
-                value = rest.pop(0)
-            if name == self.FLAG and value.lower() == "false":
-                arg = "--no" + self.FLAG[1:]
-            elif name == self.FLAG and value.lower() == "true":
-                arg = self.FLAG
-            elif name == self.FLAG and equals:
-                raise click.BadParameter(
-                    f"{value!r} is neither true nor false", ctx, param_hint=name
-                )
-            plain.append(arg)
+            if name == self.FLAG and equals:
+                if value.lower() not in self.WORDS:
+                    told = f"{value!r} is neither true nor false"
+                    raise click.BadParameter(told, ctx, param_hint=name)
+                plain.append(self.WORDS[value.lower()])
+            elif plain[-1:] == [self.FLAG] and arg.lower() in self.WORDS:
+                plain[-1] = self.WORDS[arg.lower()]
+            else:
+                plain.append(arg)
         return super().parse_args(ctx, plain)
 
 

@@ -213,7 +213,7 @@ def _iter_ids(origin: Origin, advance: Progress) -> Iterator[tuple[int, str | No
     reported = 0
     for offset, line in iter_lines(origin):
         ident: str | None = None
-        with suppress(_BAD):
+        with suppress(*_BAD):
             ident = _ids.decode(line).conversation_id
         yield offset, ident, line
         if advance is not None and offset - reported > PROGRESS_BYTES:

@@ -5,7 +5,7 @@ them by conversation, joining message lists as they come; `rebuild` makes of the
 conversation its trajectory and its card.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from sys import getsizeof
 from typing import Any
 
@@ -116,10 +116,6 @@ class Collection:
         self._last: Key = NOBODY
         self._gathered: Gathered | None = None
         """What there is of the conversation of the fact before."""
-
-    def take(self, source: str, facts: Iterable[AnyFact]) -> None:
-        for fact in facts:
-            self.add(source, fact)
 
     def add(self, source: str, fact: AnyFact) -> None:
         if type(fact) is Problem:

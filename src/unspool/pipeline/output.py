@@ -1,8 +1,6 @@
 """Output: what was written goes to its place, whole or not at all."""
 
-import errno
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -30,8 +28,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     """
     try:
         if is_special(path):
-            descriptor = _descriptor(path)
-            with open(path if descriptor is None else _doubled(descriptor), "wb") as file:
+            with open(path, "ab") as file:
                 yield file
         else:
             with _replacing(Path(os.path.realpath(path))) as file:
@@ -62,28 +59,10 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def is_special(path: str | Path) -> bool:
-    """Whether something is there that is no plain file: a device, a pipe, a folder."""
-    if _descriptor(path) is not None:
+    """Whether something is there that is no plain file of its own: a device, a pipe, a descriptor."""
+    if str(path).startswith(("/dev/std", "/dev/fd/", "/proc/self/fd/")):
         return True
     return os.path.exists(path) and not os.path.isfile(path)  # noqa: PTH110, PTH113 - never raise
-
-
-_DESCRIPTOR = re.compile(r"/dev/(?:(stdout)|(stderr)|fd/(\d+))|/proc/self/fd/(\d+)")
-
-
-def _descriptor(path: str | Path) -> int | None:
-    """The open descriptor that a path means; opening it anew would write over what is there."""
-    match = _DESCRIPTOR.fullmatch(str(path))
-    if match is None:
-        return None
-    return 1 if match[1] else 2 if match[2] else int(match[3] or match[4])
-
-
-def _doubled(descriptor: int) -> int:
-    """Only of what the caller opened: what we opened ourselves is not inheritable."""
-    if not os.get_inheritable(descriptor):
-        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-    return os.dup(descriptor)
 
 
 def write_one(written: Iterable[Written], output: str | None) -> None:
