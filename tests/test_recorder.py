@@ -403,6 +403,7 @@ def test_parallel_threads_of_one_conversation(recorder: Recorder) -> None:
             lists[name] = [*messages, assistant(f"{name} answer {n}"), user(f"{name}{n + 1}")]
     (made,) = recorder.trajectories()
     assert len(words(made)) == len(set(words(made))) == 12
+    assert made.marks is None
 
 
 def test_an_answer_in_other_words_is_that_of_its_own_list(recorder: Recorder) -> None:
@@ -416,6 +417,30 @@ def test_an_answer_in_other_words_is_that_of_its_own_list(recorder: Recorder) ->
     assert [(m.extra or {}).get("sent_as") for m in made.messages if m.role == "assistant"] == [
         "x, in short", None, None,
     ]  # fmt: skip
+
+
+def test_answers_that_are_always_sent_back_in_other_words(recorder: Recorder) -> None:
+    """An agent that takes the model's thinking out of what it keeps."""
+    messages: list[Object] = []
+    for n in range(4):
+        messages.append(user("continue"))
+        recorder.log_request("m", messages, f"<think>hm</think>answer {n}", session_id="c")
+        messages.append(assistant(f"answer {n}"))
+    (made,) = recorder.trajectories()
+    assert words(made) == ["user: continue", *(
+        text for n in range(4) for text in (f"assistant: <think>hm</think>answer {n}", "user: continue")
+    )][:-1]  # fmt: skip
+    assert made.marks is None
+
+
+def test_a_window_that_slides_over_equal_words(recorder: Recorder) -> None:
+    messages: list[Object] = []
+    for _ in range(8):
+        messages.append(user("continue"))
+        recorder.log_request("m", messages[-5:], "ok", session_id="c")
+        messages.append(assistant("ok"))
+    (made,) = recorder.trajectories()
+    assert words(made) == ["user: continue", "assistant: ok"] * 8
 
 
 def test_session_ids(recorder: Recorder) -> None:

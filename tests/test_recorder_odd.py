@@ -216,3 +216,10 @@ def test_tools_that_take_and_give_anything(recorder: Recorder, make: Callable[[]
     with recorder.tool("run", make(), "c1") as tool:
         tool.result(make())
     assert [role for role, _ in said_in(recorder)] == ["assistant", "tool"]
+
+
+def test_what_a_tool_gives_bit_by_bit_stays_the_agents(recorder: Recorder) -> None:
+    pieces = iter(["a", "b"])
+    with recorder.tool("run", {}, "c1") as tool:
+        tool.result(pieces)
+    assert list(pieces) == ["a", "b"]

@@ -26,14 +26,15 @@ KEYS = 4096
 """Messages that a conversation is remembered by."""
 _LONG = 6
 
+Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-def key_of(data: bytes) -> int:
-    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little", signed=True)
+def key_of(data: bytes) -> str:
+    return blake2b(data, digest_size=8).hexdigest()
 
 
-def answer_key(text: str, calls: Iterable[str]) -> int:
+def answer_key(text: str, calls: Iterable[str]) -> str:
     """The key of an answer: its words and the ids of its calls, however they are wrapped."""
     return key_of("\0".join((text.strip(), *calls)).encode("utf-8", "replace"))
 
@@ -41,7 +42,7 @@ def answer_key(text: str, calls: Iterable[str]) -> int:
 class Form(NamedTuple):
     """A message of a list: its key, and who says it."""
 
-    key: int
+    key: str
     role: str
 
 
@@ -55,14 +56,14 @@ def form_of(message: Any) -> Form:
     if role == "assistant":
         calls = [call.id for call in said[-1].tool_calls or ()]
         return Form(answer_key(said[-1].content, calls), role)
-    words = [text(message.get("name"))]
+    words = text(message.get("name"))
     for part in said:
-        words += (part.role, part.tool_call_id or "", part.content.strip())
-        if part.attachments:
-            words += [media.sha256 or media.uri for media in part.attachments]
+        words += f"\0{part.role}\0{part.tool_call_id or ''}\0{part.content.strip()}"
+        for media in part.attachments or ():
+            words += f"\0{media.sha256 or media.uri}"
         if part.extra:
-            words.append(encode(part.extra).decode())
-    return Form(key_of("\0".join(words).encode("utf-8", "replace")), role)
+            words += encode(part.extra).decode()
+    return Form(key_of(words.encode("utf-8", "replace")), role)
 
 
 def _without_cache_marks(value: Any) -> Any:
@@ -83,14 +84,16 @@ class News(NamedTuple):
 class History:
     """What one conversation is remembered by."""
 
-    __slots__ = ("_answers", "_counts", "_last", "_places", "_said", "_trimmed", "tools")
+    __slots__ = (
+        "_answers", "_counts", "_last", "_latest", "_places", "_said", "_trimmed", "tools",
+    )  # fmt: skip
 
     def __init__(self) -> None:
-        self.tools = 0
+        self.tools = ""
         """The key of the tools that were offered last."""
-        self._counts: dict[int, int] = {}
+        self._counts: dict[str, int] = {}
         """Key of a message → how often the conversation had it."""
-        self._answers: dict[int, str] = {}
+        self._answers: dict[str, str] = {}
         """Key of an answer → its id."""
         self._said: dict[int, bool] = {}
         """User messages, each told by its key and the answer that it stands behind."""
@@ -98,6 +101,8 @@ class History:
         """Place of an answer → its id."""
         self._last: list[Form] = []
         """The last list."""
+        self._latest = ""
+        """The last answer."""
         self._trimmed = False
 
     def __len__(self) -> int:
@@ -107,8 +112,20 @@ class History:
         """Take in the list of a request."""
         forms = [form_of(message) for message in messages]
         keys = [form.key for form in forms]
-        start = max((at for at, key in enumerate(keys) if key in self._answers), default=-1)
-        anchor = self._answers[keys[start]] if start >= 0 else ""
+        start, anchor = -1, ""
+        edits: dict[int, str] = {}
+        for at, (key, role) in enumerate(forms):
+            if role != "assistant":
+                continue
+            answer = self._answers.get(key, "")
+            if not answer and (
+                answer := self._places.get(hash((anchor, *keys[start + 1 : at])), "")
+            ):
+                # It stands where the answer to an earlier list should: the caller reworded it.
+                edits[at] = answer
+                self._remember(self._answers, key, answer)
+            if answer:
+                start, anchor = at, answer
         new = self._new(forms, start, anchor)
         for at in list(new):
             if field_of(messages[at], "type") == "reasoning" and self._answers:
@@ -116,22 +133,17 @@ class History:
         if not new and forms and forms[-1].role == "user" and keys[-1] != self._last_user:
             # Sent before, it is a retry; but something else was said in between: it is asked again.
             new = [len(forms) - 1]
-        change, summary = self._change(forms, new, start)
+        change, summary = self._change(forms, new, start, anchor)
         # In the first list that is seen, what stands before an answer was said some time ago.
         answers = [at for at, form in enumerate(forms) if form.role == "assistant"]
         old = answers[-1] if answers and not self._last else -1
         items: list[Item] = []
-        for at in new:
+        for at in sorted({*new, *edits}):
             item = Item(message=messages[at], old=at <= old, summary=at == summary)
             if b'"cache_control"' in encode(item.message):
                 item.message = _without_cache_marks(item.message)
-            place = hash((anchor, *keys[start + 1 : at]))
-            if forms[at].role == "assistant" and place in self._places:
-                # It stands where the answer to an earlier list should: the caller reworded it.
-                item.edits = self._places[place]
-                self._remember(self._answers, keys[at], item.edits)
-            else:
-                item.id = self._name(keys[at], request)
+            item.edits = edits.get(at, "")
+            item.id = "" if item.edits else self._name(keys[at], request)
             items.append(item)
         self._last = forms
         return News(items, change, hash((anchor, *keys[start + 1 :])))
@@ -139,7 +151,7 @@ class History:
     def _new(self, forms: list[Form], start: int, anchor: str) -> list[int]:
         """Which of the messages are; `anchor` is the last answer that is known, at `start`."""
         new: list[int] = []
-        repeats: Counter[int] = Counter()
+        repeats: Counter[str] = Counter()
         for at, (key, role) in enumerate(forms):
             known = key in self._counts or key in self._answers
             if role == "user" and 0 <= start < at:
@@ -152,26 +164,28 @@ class History:
         return new
 
     @property
-    def _last_user(self) -> int | None:
+    def _last_user(self) -> str | None:
         return next((form.key for form in reversed(self._last) if form.role == "user"), None)
 
-    def _change(self, forms: list[Form], new: list[int], start: int) -> tuple[str, int]:
+    def _change(
+        self, forms: list[Form], new: list[int], start: int, anchor: str
+    ) -> tuple[str, int]:
         """What was done to the list since the last one (words put in the place of others, a cut, a
         step back), and which message stands for what was cut."""
         before = {form.key for form in self._last if form.role != "system"}
-        kept = [at for at, form in enumerate(forms) if form.key in before]
-        if before.issubset({forms[at].key for at in kept}):
+        if before.issubset({form.key for form in forms}):
             return "", -1
-        end = max(start, *kept, -1)
-        if start > max(kept, default=-1) or self._last[-1] in forms:
+        kept = [at for at, form in enumerate(forms) if form.key in before and at not in new]
+        if (anchor and anchor == self._latest) or self._last[-1] in [forms[at] for at in kept]:
             # It goes on behind the end of the last one, so that its beginning was cut.
             for at in new:
-                if at < end and forms[at].role == "user":
+                if at < max(start, *kept, -1) and forms[at].role == "user":
                     return "compaction", at
             return "pruning", -1
         if kept:
             return "rewind", -1
-        if forms and forms[0] == self._last[0] and len(forms) < len(self._last) >= _LONG:
+        is_short = start < 0 and len(forms) < len(self._last) >= _LONG
+        if is_short and forms and forms[0] == self._last[0]:
             return "compaction", -1  # nothing but the system prompt is left of a long list
         return "", -1
 
@@ -182,6 +196,7 @@ class History:
         key = answer_key(text, calls)
         name = self._name(key, request)
         self._remember(self._places, place, name)
+        self._latest = name
         keys = [key]
         if calls and text.strip():
             keys.append(answer_key(text, ()))
@@ -194,12 +209,12 @@ class History:
         """The id of the next message with this key."""
         count = self._counts.get(key, 0)
         self._trimmed |= self._remember(self._counts, key, count + 1)
-        name = f"{key & 0xFFFFFFFFFFFFFFFF:016x}-{count}"
+        name = f"{key}-{count}"
         # Once keys are forgotten, a count may start again; the request tells the two apart.
         return f"{name}-{request}" if self._trimmed else name
 
     @staticmethod
-    def _remember(table: dict[int, Value], key: int, value: Value) -> bool:
+    def _remember(table: dict[Key, Value], key: Key, value: Value) -> bool:
         """Put it in as the latest; whether the earliest had to go for it."""
         table.pop(key, None)
         table[key] = value

@@ -88,7 +88,7 @@ class Ledger:
         """The question: only those messages that the conversation had not yet."""
         messages, tools = listed(messages), listed(tools)
         messages = [{"role": "user", "content": m} if isinstance(m, str) else m for m in messages]
-        key = key_of(encode(tools)) if tools else 0
+        key = key_of(encode(tools)) if tools else ""
         entry = Entry(
             kind="request", session=request.session, time=request.started, id=request.id,
             model=request.model, seen=len(messages),

@@ -1,7 +1,7 @@
 """Plain values out of what programs hand over: client objects, data classes, anything."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -37,8 +37,6 @@ def _stands_for(value: Any) -> Any:
         dumped = dict(value)
     elif isinstance(value, SimpleNamespace):
         dumped = vars(value)
-    elif isinstance(value, Iterable):
-        dumped = list(value)
     # What stands in for a client in tests gives another such object for whatever is asked of it.
     return dumped if isinstance(dumped, _PLAIN) else text_of(value)
 
@@ -68,10 +66,11 @@ def number_of(value: Any, kind: type[Number]) -> Number | None:
 
 def listed(value: Any) -> list[Any]:
     """Messages, tools or calls as a list of plain values, however they are handed over."""
-    if not isinstance(value, list | tuple):
-        value = plain(value)
-        value = [] if value is None else value if isinstance(value, list) else [value]
-    return [plain(item) for item in value]
+    try:
+        items = [value] if isinstance(value, str | Mapping) else list(value)
+    except Exception:  # not iterable, or the program's own code
+        items = [] if value is None else [value]
+    return [plain(item) for item in items]
 
 
 def encode(value: Any) -> bytes:
