@@ -205,7 +205,7 @@ class History:
             self._remember(self._answers, answer, name)
         return name
 
-    def _name(self, key: int, request: str) -> str:
+    def _name(self, key: str, request: str) -> str:
         """The id of the next message with this key."""
         count = self._counts.get(key, 0)
         self._trimmed |= self._remember(self._counts, key, count + 1)
