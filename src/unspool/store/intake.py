@@ -27,14 +27,14 @@ from unspool.store.blocks import (
     put_facts,
     put_raw,
 )
-from unspool.store.reading import BROKEN, is_half_written
+from unspool.store.reading import is_half_written
 from unspool.store.survey import Changed, attempt, is_gone
 from unspool.trajectory import Trajectory, unpack_trajectory
 
 UNREAD = frozenset(("unreadable", "unreadable-database"))
 """Codes of an origin that could not be read to its end."""
 AGAIN = "-"
-"""Begins the `attempt` of a version that is tried again in any case."""
+"""Begins the `attempt` of a version that could not be read to its end: it is tried again."""
 
 
 class Report(msgspec.Struct):
@@ -112,7 +112,6 @@ class Intake:
             self._put_origin(changed, origin.source, began.end, began.tail)
             self.report.unchanged += 1
         else:
-            was_whole = self._was_whole(changed)
             self.connection.execute("SAVEPOINT origin")
             ident = self._put_origin(changed, origin.source, began.end, began.tail)
             taking = Taking(ident, origin, began.is_database, began.is_live)
@@ -126,7 +125,7 @@ class Intake:
                     taking.touched.add(key)
             if before:
                 taking.touched |= keep_lost(self.connection, ident, before, now())
-            better = self._is_better(changed, taking, was_whole)
+            better = self._is_better(changed, taking)
             if not better:
                 self.connection.execute("ROLLBACK TO origin")
             self.connection.execute("RELEASE origin")
@@ -203,31 +202,21 @@ class Intake:
                 case _:
                     raise TypeError(type(item))
 
-    def _is_better(self, changed: Changed, taking: Taking, was_whole: bool) -> bool:
-        """Whether what was read may stand in place of what the store knew."""
-        unread = bool(UNREAD & taking.codes.keys())
-        if taking.gave_whole:
+    def _is_better(self, changed: Changed, taking: Taking) -> bool:
+        """Whether what was read may stand in place of what the store knew. A document that is half
+        written may not. Nor may one that cannot be read to its end; but where its next version cannot,
+        either, it is damaged, and what can be read of it counts."""
+        if changed.known is None or taking.gave_whole:
             return True
-        if changed.known is None:
-            return taking.gave_facts or not unread or not is_gone(changed.path)
+        unread = bool(UNREAD & taking.codes.keys())
         if taking.origin.start:
             return not unread
         if not taking.gave_facts and taking.codes:
             return False
-        if unread and changed.known.attempt.startswith(AGAIN):
-            # Damaged, and it goes on being written: what can still be read of it counts.
-            return changed.known.attempt != again(changed)
-        spoiled = unread or is_half_written(changed.path, taking.codes)
-        return not (spoiled and was_whole)
-
-    def _was_whole(self, changed: Changed) -> bool:
-        """Whether the store's version had been read to its end."""
-        if changed.known is None or changed.known.attempt:
-            return True
-        rows = self.connection.execute(
-            "SELECT DISTINCT code FROM problems WHERE origin_id = ?", (changed.known.id,)
-        )
-        return not {code for (code,) in rows} & (UNREAD | BROKEN)
+        if not unread:
+            return not is_half_written(changed.path, taking.codes)
+        before = changed.known.attempt.removeprefix(AGAIN)
+        return bool(before) and before != version_of(changed)
 
     def _finish(self, changed: Changed, taking: Taking) -> None:
         start = taking.origin.start
@@ -254,16 +243,13 @@ class Intake:
         if ident is not None:
             self.connection.execute("DELETE FROM problems WHERE origin_id = ?", (ident,))
             put_problems(self.connection, ident, problems)
-            spoiled = not {problem.code for problem in problems} & UNREAD
-            version = (changed.size_bytes, changed.mtime_ns)
-            seen = attempt(*version) if spoiled else again(changed)
+            again = AGAIN if {problem.code for problem in problems} & UNREAD else ""
             statement = "UPDATE origins SET attempt = ? WHERE id = ?"
-            self.connection.execute(statement, (seen, ident))
+            self.connection.execute(statement, (again + version_of(changed), ident))
 
 
-def again(changed: Changed) -> str:
-    """How a version is remembered that could not be read to its end."""
-    return AGAIN + (changed.state or attempt(changed.size_bytes, changed.mtime_ns))
+def version_of(changed: Changed) -> str:
+    return changed.state or attempt(changed.size_bytes, changed.mtime_ns)
 
 
 def mark_gone(

@@ -10,7 +10,6 @@ import json
 import sqlite3
 import zlib
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -21,7 +20,7 @@ from unspool.link.reach import Reach, reach_of
 
 VERSION = 1
 """Of the tables and of what `reach_of` says; an older file is made anew."""
-_TABLES = """
+_TABLES = f"""
 CREATE TABLE related.known (
     number INTEGER PRIMARY KEY,
     platform TEXT NOT NULL,
@@ -35,11 +34,12 @@ CREATE TABLE related.asks (
 CREATE TABLE related.holds (
     token INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (token, number)
 ) WITHOUT ROWID;
+PRAGMA related.user_version = {VERSION};
 """
-CACHE_KB, BUILD_KB = 2_000, 32_000
-BUILD_ROWS = 100_000
+CACHE_KB = 2_000
+SORTED_ROWS = 100_000
 MOST_MENDED = 20
-"""If another process changed more cards than these, the tables are made anew."""
+"""If another process changed more cards than these, the tables are filled anew."""
 
 _card = msgspec.msgpack.Decoder(Card).decode
 
@@ -55,98 +55,83 @@ class Related:
         """What cards asked for and held that changed since the last family was taken."""
         try:
             self._attach()
-            (version,) = connection.execute("PRAGMA related.user_version").fetchone()
-        except sqlite3.DatabaseError:  # no database
-            version = 0
-        if version != VERSION:
-            self._make()
-        else:
-            self.refresh()
+        except sqlite3.DatabaseError:  # no database, or of another version
+            if path is not None:
+                for end in ("", "-wal", "-shm"):
+                    path.with_name(path.name + end).unlink(missing_ok=True)
+            self._attach()
+        self.refresh()
 
     def _attach(self) -> None:
-        self._detach()
-        self.connection.execute("ATTACH ? AS related", (str(self.path or ""),))
-        self.connection.execute(f"PRAGMA related.cache_size = -{CACHE_KB}")
-
-    def _detach(self) -> None:
         if "related" in {name for _, name, _ in self.connection.execute("PRAGMA database_list")}:
             self.connection.execute("DETACH related")
-
-    def _make(self) -> None:
-        """From all cards; of a million messages that takes some seconds."""
-        execute = self.connection.execute
-        self._detach()
         if self.path is not None:
-            for end in ("", "-wal", "-shm"):
-                with suppress(FileNotFoundError):
-                    self.path.with_name(self.path.name + end).unlink()
             self.path.touch(0o600)
-        self._attach()
-        # Without a journal: what is killed here has no version yet, and is made anew.
-        execute("PRAGMA related.journal_mode = OFF")
-        execute("PRAGMA related.synchronous = OFF")
-        execute(f"PRAGMA related.cache_size = -{BUILD_KB}")
-        self.connection.executescript(_TABLES)
-        execute("BEGIN")
-        asks: list[tuple[int, int]] = []
-        holds: list[tuple[int, int]] = []
-        cards = execute("SELECT platform, external_id, card FROM cards")
-        for number, (platform, ident, packed) in enumerate(cards, 1):
-            execute(
-                "INSERT INTO related.known VALUES (?, ?, ?, ?)",
-                (number, platform, ident, zlib.crc32(packed)),
-            )
-            reach = reach_of(_card(packed))
-            asks += [(token, number) for token in reach.asks]
-            holds += [(token, number) for token in reach.holds]
-            if len(asks) + len(holds) > BUILD_ROWS:
-                self._put_sorted(asks, holds)
-        self._put_sorted(asks, holds)
-        execute("COMMIT")
-        execute("PRAGMA related.synchronous = NORMAL")
-        execute(f"PRAGMA related.user_version = {VERSION}")
-        execute("PRAGMA related.journal_mode = WAL")
-        execute(f"PRAGMA related.cache_size = -{CACHE_KB}")
-        execute("PRAGMA shrink_memory")
-        self._asks.clear()
-        self._holds.clear()
-
-    def _put_sorted(self, asks: list[tuple[int, int]], holds: list[tuple[int, int]]) -> None:
-        """In the order of the tables, which is several times as fast."""
-        for table, rows in (("asks", asks), ("holds", holds)):
-            rows.sort()
-            self.connection.executemany(f"INSERT INTO related.{table} VALUES (?, ?)", rows)
-            rows.clear()
+        self.connection.execute("ATTACH ? AS related", (str(self.path or ""),))
+        (version,) = self.connection.execute("PRAGMA related.user_version").fetchone()
+        if not version:
+            self.connection.executescript(_TABLES)
+        elif version != VERSION:
+            raise sqlite3.DatabaseError(f"version {version}")
+        self.connection.execute("PRAGMA related.journal_mode = WAL")
+        self.connection.execute("PRAGMA related.synchronous = NORMAL")
+        self.connection.execute(f"PRAGMA related.cache_size = -{CACHE_KB}")
 
     def refresh(self) -> bool:
-        """Mends what another process changed; whether that was so much that all was made anew."""
-        known = {
+        """Follows what another process changed; whether that was so much that all was read anew."""
+        execute = self.connection.execute
+        known: dict[Key, int] = {
             (platform, ident): checksum
-            for platform, ident, checksum in self.connection.execute(
+            for platform, ident, checksum in execute(
                 "SELECT platform, external_id, checksum FROM related.known"
             )
         }
-        moved: dict[Key, bytes] = {}
-        cards = self.connection.execute("SELECT platform, external_id, card FROM cards")
-        for platform, ident, packed in cards:
-            if known.pop((platform, ident), None) != zlib.crc32(packed):
-                moved[platform, ident] = packed
-                if len(moved) > MOST_MENDED:
-                    break
-        if len(moved) > MOST_MENDED or len(moved) + len(known) > MOST_MENDED:
-            self._make()
+        now: dict[Key, int] = {
+            (platform, ident): zlib.crc32(packed)
+            for platform, ident, packed in execute("SELECT platform, external_id, card FROM cards")
+        }
+        moved = {key for key in (*known, *now) if known.get(key) != now.get(key)}
+        if len(moved) > MOST_MENDED:
+            self._fill()
             return True
-        for key in (*moved, *known):
+        for key in sorted(moved & known.keys()):
             number = self._number(key)
-            if number is not None:
-                for table in ("asks", "holds"):
-                    statement = f"DELETE FROM related.{table} WHERE number = ? RETURNING token"
-                    rows = self.connection.execute(statement, (number,))
-                    self._asks.update(token for (token,) in rows)
-                self.connection.execute("DELETE FROM related.known WHERE number = ?", (number,))
-        for key, packed in moved.items():
-            self.change(key, None, packed)
+            for table in ("asks", "holds"):
+                statement = f"DELETE FROM related.{table} WHERE number = ? RETURNING token"
+                self._asks.update(token for (token,) in execute(statement, (number,)))
+            execute("DELETE FROM related.known WHERE number = ?", (number,))
+        for key in sorted(moved & now.keys()):
+            card = "SELECT card FROM cards WHERE platform = ? AND external_id = ?"
+            self.change(key, None, *execute(card, key).fetchone())
         return False
+
+    def _fill(self) -> None:
+        """From all cards; of a million messages that takes some seconds."""
+        execute = self.connection.execute
+        execute("BEGIN")
+        for table in ("known", "asks", "holds"):
+            execute(f"DELETE FROM related.{table}")
+        rows: dict[str, list[tuple[int, int]]] = {"asks": [], "holds": []}
+
+        def put_sorted() -> None:
+            """In the order of the tables, which is several times as fast."""
+            for table, pairs in rows.items():
+                pairs.sort()
+                self.connection.executemany(f"INSERT INTO related.{table} VALUES (?, ?)", pairs)
+                pairs.clear()
+
+        for platform, ident, packed in execute("SELECT platform, external_id, card FROM cards"):
+            number = self._numbered((platform, ident), zlib.crc32(packed))
+            reach = reach_of(_card(packed))
+            rows["asks"] += [(token, number) for token in reach.asks]
+            rows["holds"] += [(token, number) for token in reach.holds]
+            if sum(map(len, rows.values())) > SORTED_ROWS:
+                put_sorted()
+        put_sorted()
+        execute("COMMIT")
+        execute("PRAGMA shrink_memory")
+        self._asks.clear()
+        self._holds.clear()
 
     def change(self, key: Key, old: bytes | None, new: bytes | None) -> None:
         """A card was written or removed."""

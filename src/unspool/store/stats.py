@@ -3,7 +3,6 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -54,12 +53,12 @@ class Figures(msgspec.Struct, omit_defaults=True):
         if value is not None:
             setattr(self, field, (getattr(self, field) or 0) + value)
 
-    def price(self, model: str, tokens: Tokens, total: int | None = None) -> None:
-        """Add what they cost; `total`: where it is not the sum of prompt and completion."""
+    def price(self, model: str, tokens: Tokens) -> None:
+        """Add what they cost."""
         prompt, completion, cached, cache_write = tokens
         rates = rates_of(model) if model else None
         if rates is None:
-            self.tokens_without_price += total or (prompt or 0) + (completion or 0)
+            self.tokens_without_price += (prompt or 0) + (completion or 0)
         elif prompt is not None or completion is not None:
             self.add("cost_usd", rates.cost(prompt, completion, cached, cache_write))
 
@@ -115,7 +114,6 @@ _IN_PARENT = (
     " ON l.parent_id = counted.id AND l.kind = 'subagent') SELECT id FROM counted"
 )
 """Sub-agents whose tokens are in their parent's own figures already."""
-_OWN = "c.id NOT IN (SELECT value FROM json_each(?))"
 _WORK = (
     "SELECT conversation_id, model, turns, tool_calls AS calls, tool_failures AS failures"
     " FROM model_work"
@@ -162,15 +160,11 @@ class _Stats:
             row.add("subagents" if inner else "conversations", 1)
         return row
 
-    # By what a conversation is: nearly all belong to one day, or wholly to the time that is asked
-    # about, and SQLite adds them up by itself. Only of the others it is looked up what they did when.
+    # By what a conversation is.
 
     def by_conversation(self) -> None:
         names = {"day": _day(_START), "project": "c.project", "source": "c.source"}
-        inside, values = self._inside()
-        self._add_whole(names[self.by], inside, values)
-        name = "NULL" if self.by == "day" else names[self.by]
-        for _, parent, group, portion in self._portions(f"NOT ({inside})", values, name):
+        for _, parent, group, portion in self._portions(names[self.by]):
             row = self.row(group)
             row.add("subagents" if parent else "conversations", 1)
             row.turns += 0 if parent else portion.turns  # what is sent to a sub-agent, nobody typed
@@ -203,61 +197,18 @@ class _Stats:
             values.append(format_time(self.filters.until))
         return where(terms), values
 
-    @cached_property
-    def _in_parent(self) -> list[str]:
-        return [ident for (ident,) in self.connection.execute(_IN_PARENT)]
-
-    def _add_whole(self, name: str, inside: str, times: list[Any]) -> None:
-        chosen = f"{self.terms} AND {inside}"
-        values = [*self.values, *times]
-        in_parent = json.dumps(self._in_parent)
-        own = [f"sum(CASE WHEN {_OWN} THEN c.{column} END)" for column in (*TOKENS, "cost_usd")]
-        fields = (
-            "conversations", "subagents", "turns", "tool_calls", "tool_failures", "lines_added",
-            "lines_removed", *TOKENS, "cost_usd",
-        )  # fmt: skip
-        for group, *figures in self.connection.execute(
-            f"SELECT {name}, sum(c.parent_id IS NULL), count(c.parent_id),"
-            " sum(CASE WHEN c.parent_id IS NULL THEN c.turns ELSE 0 END), sum(c.tools),"
-            " sum(c.tool_failures), sum(c.lines_added), sum(c.lines_removed),"
-            f" {', '.join(own)} FROM conversations c WHERE {chosen} GROUP BY 1",
-            [*[in_parent] * len(own), *values],
-        ):
-            for field, value in zip(fields, figures, strict=True):
-                self.row(group).add(field, value)
-        for group, outcome, number in self.connection.execute(
-            f"SELECT {name}, json_extract(d.value, '$.outcome'), count(*) FROM conversations c"
-            " JOIN json_each(c.acceptance_decisions) d WHERE c.acceptance_decisions != '[]'"
-            f" AND {chosen} GROUP BY 1, 2",
-            values,
-        ):
-            self.row(group).changes_decided += number
-            self.row(group).changes_kept += number if outcome in KEPT else 0
-        # What nobody wrote down the cost of. The prompt is never less than what was cached of it.
-        for group, model, *tokens, total in self.connection.execute(
-            f"SELECT {name}, u.model, sum(max(ifnull(u.prompt_tokens, 0),"
-            " ifnull(u.cached_tokens, 0) + ifnull(u.cache_write_tokens, 0))),"
-            " sum(u.completion_tokens), sum(u.cached_tokens), sum(u.cache_write_tokens),"
-            " sum(ifnull(u.prompt_tokens, 0) + ifnull(u.completion_tokens, 0))"
-            " FROM conversations c CROSS JOIN model_usage u ON u.conversation_id = c.id"
-            " WHERE c.cost_usd IS NULL AND ifnull(u.prompt_tokens, u.completion_tokens) IS NOT NULL"
-            f" AND {_OWN} AND {chosen} GROUP BY 1, 2",
-            [in_parent, *values],
-        ):
-            self.row(group).price(model, tokens, total)
-
-    def _portions(
-        self, chosen: str, times: list[Any], name: str
-    ) -> Iterator[tuple[str, str | None, str | None, Portion]]:
-        """(id, parent, group, figures) of what these conversations did on a day or in the time."""
-        inside, inside_values = self._inside()
-        in_parent = set(self._in_parent)
+    def _portions(self, name: str) -> Iterator[tuple[str, str | None, str | None, Portion]]:
+        """(id, parent, group, figures) of what conversations did on a day or in the time that is asked
+        about. Nearly all belong there as a whole: only of the others it is looked up what they did
+        when."""
+        inside, times = self._inside()
+        in_parent = {ident for (ident,) in self.connection.execute(_IN_PARENT)}
         rows = self.connection.execute(
             f"SELECT {inside}, {name}, c.id, c.parent_id, {_START}, c.turns, c.tools,"
             f" c.tool_failures, {', '.join('c.' + column for column in TOKENS)}, c.cost_usd,"
-            " c.lines_added, c.lines_removed, c.acceptance_decisions FROM conversations c"
-            f" WHERE {self.terms} AND {chosen}",
-            [*inside_values, *self.values, *times],
+            f" c.lines_added, c.lines_removed, c.acceptance_decisions FROM conversations c"
+            f" WHERE {self.terms}",
+            [*times, *self.values],
         ).fetchall()
         usage: dict[str, dict[str, Tokens]] = {}
         for ident, model, *tokens in self.connection.execute(
@@ -305,7 +256,7 @@ class _Stats:
 
     def by_model(self) -> None:
         """Tokens of every model; its turns, calls and failures; models whose tokens nobody counted."""
-        for ident, parent, _, portion in self._portions("1", [], "NULL"):
+        for ident, parent, _, portion in self._portions("NULL"):
             for model, tokens in portion.by_model.items():
                 if self._is_meant(model):
                     row = self._join(model, ident, parent is not None)
