@@ -15,10 +15,9 @@ from unspool.io.origins import Origin, Tally
 from unspool.io.packing import Packer
 from unspool.link import Card, link
 from unspool.pipeline.collect import Collection, Gathered, rebuild
-from unspool.pipeline.finish import finish
 from unspool.store.blocks import FactBlock, RawBlock, fact_block, moved, raw_blocks
 from unspool.store.reading import Owners, iter_records, parts_of, read_items, trouble
-from unspool.store.rows import Rows, make_rows
+from unspool.store.rows import Rows, finished_rows
 from unspool.store.survey import (
     Changed,
     is_database,
@@ -166,10 +165,7 @@ class Batch:
             whole, reduced = rebuilt.pop(key), []
             for trajectory, card in whole.conversations:
                 patch = patches.get(card.key)
-                rows = None
-                if patch is None or not patch.absorbed:
-                    finish(trajectory, patch)
-                    rows = make_rows(trajectory)
+                rows = finished_rows(trajectory, patch)
                 packed = _pack(patch) if patch is not None else None
                 reduced.append(Reduced(card.key, _pack(card), packed, rows))
             yield Conversation(key, reduced, whole.problems)

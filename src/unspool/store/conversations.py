@@ -23,7 +23,7 @@ TEXTS = "typed, answered, called, returned"
 INDEXED_AT_ONCE = 5000
 _NO_TEXTS = (None,) * 4
 _TABLES = (
-    "model_usage", "model_work", "tool_calls", "files_touched", "git_references", "checkpoints",
+    "model_usage", "tool_calls", "files_touched", "git_references", "checkpoints",
     "conversation_turns", "conversation_origins",
 )  # fmt: skip
 

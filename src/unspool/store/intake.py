@@ -91,8 +91,9 @@ class Intake:
     def begin(self) -> None:
         """A new batch."""
         self.touched: set[Key] = set()
-        self.taken_back: set[Key] = set()
-        """Conversations of which something was read that the store did not take."""
+        self.unlike: set[Key] = set()
+        """Conversations of which the store has other facts than the batch: it did not take some, or it
+        kept what a file has lost."""
 
     def mark_dirty(self) -> None:
         """What was touched is to be written, also if this process does not live to do it."""
@@ -124,7 +125,9 @@ class Intake:
                 if forget_old_facts(self.connection, ident, key, taking.last, now()):
                     taking.touched.add(key)
             if before:
-                taking.touched |= keep_lost(self.connection, ident, before, now())
+                lost = keep_lost(self.connection, ident, before, now())
+                taking.touched |= lost
+                self.unlike |= lost
             better = self._is_better(changed, taking)
             if not better:
                 self.connection.execute("ROLLBACK TO origin")
@@ -132,7 +135,7 @@ class Intake:
             if better:
                 self._finish(changed, taking)
             else:
-                self.taken_back |= taking.touched
+                self.unlike |= taking.touched
                 self._miss(changed, taking.samples)
 
     def _put_origin(self, changed: Changed, source: str, end: int, tail: str) -> int:

@@ -8,6 +8,8 @@ import msgspec
 from unspool.inspect.collection import make_entry
 from unspool.io.packing import tamed
 from unspool.io.times import parse_time
+from unspool.link import Patch
+from unspool.pipeline.finish import finish
 from unspool.reduce.totals import is_turn
 from unspool.store.blocks import squeeze
 from unspool.store.ids import platform_of, row_id
@@ -57,6 +59,14 @@ class Rows(NamedTuple):
     where nobody has looked."""
 
 
+def finished_rows(trajectory: Trajectory, patch: Patch | None) -> Rows | None:
+    """With what linking says of it; None where it is a mere copy of another."""
+    if patch is not None and patch.absorbed:
+        return None
+    finish(trajectory, patch)
+    return make_rows(trajectory)
+
+
 def make_rows(trajectory: Trajectory) -> Rows:
     try:
         return _make_rows(trajectory)
@@ -67,7 +77,6 @@ def make_rows(trajectory: Trajectory) -> Rows:
 def _make_rows(trajectory: Trajectory) -> Rows:
     ident = row_id(trajectory.source, trajectory.conversation_id)
     session = _session(trajectory)
-    turns = _turns(ident, trajectory)
     references: list[Row] = [
         (ident, *_reference(ref), ref.get("turn"), as_json(ref))
         for ref in trajectory.references or ()
@@ -86,8 +95,7 @@ def _make_rows(trajectory: Trajectory) -> Rows:
         _texts(trajectory),
         [
             ("model_usage", _model_usage(ident, trajectory)),
-            ("model_work", _model_work(ident, trajectory, turns)),
-            ("conversation_turns", turns),
+            ("conversation_turns", _turns(ident, trajectory)),
             ("tool_calls", _calls(ident, trajectory)),
             ("files_touched", _files(ident, trajectory)),
             ("git_references", references),
@@ -292,21 +300,6 @@ def _model_usage(ident: str, trajectory: Trajectory) -> list[Row]:
         for model, tokens in shares.items()
         if isinstance(tokens, dict)
     ]
-
-
-def _model_work(ident: str, trajectory: Trajectory, turns: list[Row]) -> list[Row]:
-    """Turns, calls and failures by model, as far as messages tell theirs."""
-    failed = _failed(trajectory)
-    work: dict[str, list[int]] = {}
-    for _, _, _, _, model, *_, first in turns:
-        if model is not None and not trajectory.messages[first].copied:
-            work.setdefault(model, [0, 0, 0])[0] += 1
-    for message in trajectory.messages:
-        if message.tool_calls and message.model is not None and not message.copied:
-            done = work.setdefault(message.model, [0, 0, 0])
-            done[1] += len(message.tool_calls)
-            done[2] += sum(1 for call in message.tool_calls if failed.get(call.id))
-    return [(ident, model, *done) for model, done in work.items()]
 
 
 def _failed(trajectory: Trajectory) -> dict[str | None, bool | None]:

@@ -115,11 +115,6 @@ _IN_PARENT = (
 )
 """Sub-agents whose tokens are in their parent's own figures already."""
 _WORK = (
-    "SELECT conversation_id, model, turns, tool_calls AS calls, tool_failures AS failures"
-    " FROM model_work"
-)
-"""What every model did, whenever that was,"""
-_DATED_WORK = (
     "SELECT n.conversation_id, n.model, n.started_at, 1 AS turns, 0 AS calls, 0 AS failures"
     " FROM conversation_turns n CROSS JOIN messages m ON m.conversation_id = n.conversation_id"
     " AND m.message_index = n.first_message AND NOT m.copied"
@@ -127,7 +122,7 @@ _DATED_WORK = (
     " ifnull(t.is_error, 0) FROM tool_calls t CROSS JOIN messages m"
     " ON m.conversation_id = t.conversation_id AND m.message_index = t.message_index"
 )
-"""and one by one, with its time."""
+"""Turns and calls, each with its model and its time."""
 _TOUCHES = (
     "FROM files_touched f JOIN conversations c ON c.id = f.conversation_id LEFT JOIN messages m"
     " ON m.conversation_id = f.conversation_id AND m.message_index = f.message_index"
@@ -266,7 +261,7 @@ class _Stats:
         when, times = self.filters.of_moments("x.started_at")
         for model, ident, inner, turns, calls, failures in self.connection.execute(
             "SELECT x.model, c.id, c.parent_id IS NOT NULL, sum(x.turns), sum(x.calls),"
-            f" sum(x.failures) FROM ({_DATED_WORK if when else _WORK}) x"
+            f" sum(x.failures) FROM ({_WORK}) x"
             " JOIN conversations c ON c.id = x.conversation_id"
             f" WHERE x.model IS NOT NULL AND {where([self.terms, *when])} GROUP BY 1, 2",
             [*self.values, *times],

@@ -93,7 +93,7 @@ class Sync:
 
     def _has_more(self, key: Key, last: int) -> bool:
         """Whether the store has facts of the conversation that its batch had not, or lacks some."""
-        if key in self.intake.taken_back or key not in self.intake.touched:
+        if key in self.intake.unlike or key not in self.intake.touched:
             return True
         rows = self.connection.execute(
             "SELECT 1 FROM facts WHERE platform = ? AND external_id = ? AND id <= ? LIMIT 1",

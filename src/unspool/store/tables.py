@@ -203,14 +203,6 @@ CREATE TABLE model_usage (
     cache_write_tokens INTEGER,
     PRIMARY KEY (conversation_id, model)
 ) WITHOUT ROWID;
-CREATE TABLE model_work (           -- what each model did in a conversation, copied messages aside
-    conversation_id TEXT NOT NULL REFERENCES conversations(id) ON DELETE CASCADE,
-    model TEXT NOT NULL,
-    turns INTEGER NOT NULL,
-    tool_calls INTEGER NOT NULL,
-    tool_failures INTEGER NOT NULL,
-    PRIMARY KEY (conversation_id, model)
-) WITHOUT ROWID;
 CREATE TABLE tool_calls (
     id INTEGER PRIMARY KEY,
     conversation_id TEXT NOT NULL REFERENCES conversations(id) ON DELETE CASCADE,
@@ -366,7 +358,6 @@ RELATIONS = (
     "tool_calls",
     "files_touched",
     "model_usage",
-    "model_work",
     "git_references",
     "checkpoints",
     "links",

@@ -21,7 +21,6 @@ from unspool.io.memory import give_back
 from unspool.io.packing import Packer
 from unspool.link import Card, Patch, link, make_card
 from unspool.pipeline.collect import Gathered, rebuild
-from unspool.pipeline.finish import finish
 from unspool.store.batches import Conversation, Reduced
 from unspool.store.blocks import get_facts
 from unspool.store.changes import drop_old_changes
@@ -30,7 +29,7 @@ from unspool.store.ids import row_id
 from unspool.store.intake import Report, Taking, put_problems
 from unspool.store.opening import transaction
 from unspool.store.related import Related
-from unspool.store.rows import Rows, make_rows
+from unspool.store.rows import Rows, finished_rows
 from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
 
 LARGEST_SHARE = 0.25
@@ -131,7 +130,7 @@ class Reducer:
             trajectory = unpack_trajectory(packed)
             del packed
             patch = patches.get(card.key)
-            rows = finished_rows(trajectory, patch)
+            rows = finished_rows(trajectory, _unpacked(patch))
             told = self.describe(trajectory) if rows is not None else None
             if rows is not None:
                 rows = only_new(self.connection, rows)
@@ -204,7 +203,7 @@ class Update:
         made, and why."""
         wanted: dict[Key, dict[Key, bytes | None]] = {}
         for key in sorted(keys):
-            if self._came_whole(key):
+            if self._card_of(key)[0] == MADE_WHOLE:  # written as it came: it needs only be linked
                 self.reduced.add(key)
             else:
                 wanted[key] = self._patches(key)
@@ -217,10 +216,10 @@ class Update:
                     self.keep(made)
         return failed
 
-    def _came_whole(self, key: Key) -> bool:
-        """Whether there are no facts of it: it was written as it came, and needs only be linked."""
-        statement = "SELECT 1 FROM cards WHERE platform = ? AND external_id = ? AND facts_of = ?"
-        return self._execute(statement, (*key, MADE_WHOLE)).fetchone() is not None
+    def _card_of(self, key: Key) -> tuple[str, bytes | None, bytes | None]:
+        """Whose facts it was made from, its card and its patch."""
+        statement = "SELECT facts_of, card, patch FROM cards WHERE platform = ? AND external_id = ?"
+        return self._execute(statement, key).fetchone() or ("", None, None)
 
     def _patches(self, key: Key) -> dict[Key, bytes | None]:
         """What linking said of all that was made from the facts of this conversation."""
@@ -244,10 +243,9 @@ class Update:
         if owner_of(self.connection, key) is not None:
             return  # a copy that was taken away: the conversation itself knows better
         card = _pack(make_card(trajectory))
-        statement = "SELECT patch FROM cards WHERE platform = ? AND external_id = ?"
-        (packed,) = self._execute(statement, key).fetchone() or (None,)
-        rows = finished_rows(trajectory, packed)
-        self._put(Reduced(key, card, packed, rows), MADE_WHOLE, [taking.ident])
+        *_, patch = self._card_of(key)
+        rows = finished_rows(trajectory, _unpacked(patch))
+        self._put(Reduced(key, card, patch, rows), MADE_WHOLE, [taking.ident])
         self._execute("INSERT OR IGNORE INTO dirty VALUES (?, ?)", key)
         self.reduced.add(key)
 
@@ -278,8 +276,7 @@ class Update:
     def _put(self, reduced: Reduced, owner: str, origin_ids: Iterable[int] = ()) -> None:
         """The card, and the rows that were made with its patch: none where it is a mere copy."""
         key = reduced.key
-        of_card = "SELECT card FROM cards WHERE platform = ? AND external_id = ?"
-        (old,) = self._execute(of_card, key).fetchone() or (None,)
+        _, old, _ = self._card_of(key)
         self._execute(
             "INSERT INTO cards VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
             " facts_of = excluded.facts_of, card = excluded.card, patch = excluded.patch",
@@ -355,13 +352,10 @@ class Update:
 
     def _patch_alone(self, key: Key, patch: Patch | None) -> None:
         """Of one that came as a trajectory, or that is a mere copy: nothing is reduced for it."""
-        (card, owner) = self._execute(
-            "SELECT card, facts_of FROM cards WHERE platform = ? AND external_id = ?", key
-        ).fetchone()
+        owner, card, _ = self._card_of(key)
         trajectory = get_trajectory(self.connection, row_id(*key))
-        packed = _packed(patch)
-        rows = finished_rows(trajectory, packed) if trajectory is not None else None
-        self._put(Reduced(key, card, packed, rows), owner)
+        rows = finished_rows(trajectory, patch) if trajectory is not None else None
+        self._put(Reduced(key, card or b"", _packed(patch), rows), owner)
 
     def _link_later(self, owner: Key) -> None:
         """It could not be made again: the next try, or the next start, links it anew."""
@@ -373,17 +367,12 @@ class Update:
                 self.related.change((platform, ident), card, card)
 
 
-def finished_rows(trajectory: Trajectory, packed: bytes | None) -> Rows | None:
-    """The rows of a trajectory with what linking says of it; None where it is a mere copy."""
-    patch = _patch(packed) if packed is not None else None
-    if patch is not None and patch.absorbed:
-        return None
-    finish(trajectory, patch)
-    return make_rows(trajectory)
-
-
 def _packed(patch: Patch | None) -> bytes | None:
     return _pack(patch) if patch is not None else None
+
+
+def _unpacked(patch: bytes | None) -> Patch | None:
+    return _patch(patch) if patch is not None else None
 
 
 def owner_of(connection: sqlite3.Connection, key: Key) -> Key | None:
