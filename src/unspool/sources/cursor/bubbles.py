@@ -12,14 +12,12 @@ from unspool.facts import Attachment, Rank
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.io.values import dict_of, dicts_of, field_of, str_of
-from unspool.sources.cursor.entries import request_id
+from unspool.sources.cursor.entries import AUTO, request_id
 from unspool.sources.cursor.paths import uri_path
 from unspool.sources.cursor.tools import Tool, decoded
 
 RANK = Rank.COPY
 MODES = {1: "ask", 2: "agent", 5: "plan"}
-AUTO = "default"
-"""Instead of a model: Cursor chose one, and does not tell which."""
 _EPOCH_MS = 946_684_800_000
 """The year 2000. A smaller number is the clock of the window, which starts anew with it."""
 _ATTACHED = {
@@ -41,14 +39,6 @@ class Timing(msgspec.Struct):
 class Count(msgspec.Struct):
     inputTokens: Number = None
     outputTokens: Number = None
-
-
-class ModelInfo(msgspec.Struct):
-    modelName: str | None = None
-
-
-class Thinking(msgspec.Struct):
-    text: str | None = None
 
 
 class Asked(msgspec.Struct):
@@ -78,10 +68,10 @@ class Asked(msgspec.Struct):
 
 
 class Bubble(Asked):
-    thinking: Thinking | None = None
+    thinking: Any = None
     toolFormerData: Tool | None = None
     tokenCount: Count | None = None
-    modelInfo: ModelInfo | None = None
+    modelInfo: Any = None
     modelType: str | None = None
     modelCallId: str | None = None
     createdAt: Any = None
@@ -114,8 +104,9 @@ class Bubble(Asked):
 
     @property
     def model(self) -> str:
-        name = self.modelInfo.modelName if self.modelInfo is not None else self.modelType
-        return name if name and name != AUTO else ""
+        told = field_of(self.modelInfo, "modelName") if self.modelInfo else self.modelType
+        name = str_of(told)
+        return name if name != AUTO else ""
 
     @property
     def sent(self) -> int | None:
@@ -144,7 +135,7 @@ class Bubble(Asked):
 
     @property
     def thought(self) -> str:
-        return (self.thinking.text if self.thinking else None) or ""
+        return str_of(field_of(self.thinking, "text"))
 
     @property
     def is_empty(self) -> bool:

@@ -17,7 +17,6 @@ from unspool.io.times import format_time, parse_time
 from unspool.io.values import dict_of, dicts_of, field_of, list_of, str_of
 from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.bubbles import (
-    AUTO,
     BUBBLE,
     RANK,
     Bubble,
@@ -26,7 +25,7 @@ from unspool.sources.cursor.bubbles import (
     mode_name,
 )
 from unspool.sources.cursor.edits import Changes
-from unspool.sources.cursor.entries import Book, Steps, note_all
+from unspool.sources.cursor.entries import AUTO, Book, Steps, note_all
 from unspool.sources.cursor.generations import Generations
 from unspool.sources.cursor.paths import (
     clean_path,

@@ -17,6 +17,8 @@ from unspool.io.times import parse_time
 from unspool.io.values import str_of
 from unspool.sources.scribe import Scribe
 
+AUTO = "default"
+"""Instead of a model: Cursor chose one, and does not tell which."""
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _QUERY = re.compile(r"<user_query>(.*)</user_query>", re.DOTALL)
 _TIMESTAMP = re.compile(r"<timestamp>(.*?)</timestamp>", re.DOTALL)

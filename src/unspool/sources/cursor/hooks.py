@@ -16,7 +16,7 @@ import msgspec
 from unspool.facts import NO_ZONE, NOBODY, ZONE, AnyFact, Attachment, Problem, Rank
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.values import dicts_of, list_of, str_of
-from unspool.sources.cursor.entries import Entries, Steps, note_all, request_id, whole
+from unspool.sources.cursor.entries import AUTO, Entries, Steps, note_all, request_id, whole
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.tools import called, edits_of, output_of, touch
 from unspool.sources.hooklogs import head_payloads, iter_payloads
@@ -134,7 +134,7 @@ class Said(NamedTuple):
     def tell_context(self, is_zoned: bool) -> None:
         """What every payload tells about the conversation; told once, and when it changes."""
         if model := self.text("model", "model_id"):
-            self.talk.models[self.turn] = model if model != "default" else ""
+            self.talk.models[self.turn] = model if model != AUTO else ""
         roots = list_of(self.payload.get("workspace_roots"))
         notes = {
             "session_id": self.text("session_id") or self.scribe.key[1],

@@ -16,9 +16,9 @@ import msgspec
 
 from unspool.facts import AnyFact, Attachment, Key, Rank
 from unspool.io.structs import Shape
-from unspool.io.values import str_of
+from unspool.io.values import dict_of, field_of, str_of
 from unspool.sources.cursor.blobs import message_of, messages_under
-from unspool.sources.cursor.entries import Book, request_id, sent_time, typed_words
+from unspool.sources.cursor.entries import AUTO, Book, request_id, sent_time, typed_words
 from unspool.sources.cursor.tables import Keys
 from unspool.sources.cursor.tools import (
     called,
@@ -40,20 +40,22 @@ _INJECTED = (
 )  # fmt: skip
 
 
-class Own(msgspec.Struct):
-    """What Cursor adds to a message, or to a part of one."""
+class Told(msgspec.Struct):
+    """What Cursor adds to a message, or to a part of one, stands in its options."""
 
-    requestId: str | None = None
-    modelName: str | None = None
-    isSummary: bool | None = None
-    highLevelToolCallResult: Any = None
+    providerOptions: Any = None
+
+    @property
+    def own(self) -> dict[str, Any]:
+        return dict_of(field_of(self.providerOptions, "cursor"))
+
+    @property
+    def model(self) -> str:
+        name = str_of(self.own.get("modelName"))
+        return name if name != AUTO else ""
 
 
-class Options(msgspec.Struct):
-    cursor: Own | None = None
-
-
-class Part(msgspec.Struct):
+class Part(Told):
     type: str | None = "text"
     text: str | None = None
     toolCallId: str | None = None
@@ -63,38 +65,18 @@ class Part(msgspec.Struct):
     result: Any = None
     output: Any = None
     isError: bool | None = None
-    providerOptions: Options | None = None
-
-    @property
-    def model(self) -> str:
-        return _model(_own(self.providerOptions))
 
 
-class Message(msgspec.Struct):
+class Message(Told):
     role: str | None = None
     content: list[Part] | str | None = None
-    providerOptions: Options | None = None
 
     @property
     def parts(self) -> list[Part]:
-        if isinstance(self.content, list):
-            return self.content
-        return [Part(text=self.content)]
-
-    @property
-    def own(self) -> Own:
-        return _own(self.providerOptions)
+        return self.content if isinstance(self.content, list) else [Part(text=self.content)]
 
 
 MESSAGE = Shape(Message)
-
-
-def _own(options: Options | None) -> Own:
-    return (options.cursor if options is not None else None) or Own()
-
-
-def _model(own: Own) -> str:
-    return own.modelName if own.modelName and own.modelName != "default" else ""
 
 
 class Sent:
@@ -105,7 +87,7 @@ class Sent:
         self._key = key
         self._rank = rank
         self._mode = mode
-        self._model = model if model != "default" else ""
+        self._model = model if model != AUTO else ""
         self._times: Counter[str] = Counter()
 
     def entry(self, name: str) -> str:
@@ -126,7 +108,8 @@ class Sent:
         message = MESSAGE.convert(value)
         text = _joined(message.parts, "text")
         typed = typed_words(text)
-        role = message.role or ""
+        role, request = message.role or "", request_id(message.own.get("requestId"))
+        kind = "summary" if message.own.get("isSummary") is True else ""
         time = sent_time(text)
         scribe = self._book.scribe(self._key, entry, after=after, time=time, rank=self._rank)
         if role == "tool":
@@ -134,30 +117,26 @@ class Sent:
         elif role == "system":
             scribe.message(id=ident, role="system", text=text)
         elif role == "user":
-            kind = ""
-            if message.own.isSummary is True:
-                kind = "summary"
+            if kind:
                 scribe.mark("compaction", rank=self._rank)
-            elif typed is None and _is_injected(text, message.own):
+            elif typed is None and _is_injected(text, request):
                 kind = "injected"
             images = tuple(
                 Attachment(kind="image") for part in message.parts if part.type == "image"
             )
             if text or images:
                 scribe.message(
-                    id=ident, role="user", text=text, typed=typed, kind=kind,
+                    id=ident, role="user", text=text, typed=typed, kind=kind, request=request,
                     mode="" if kind else self._mode, attachments=images,
-                    request=request_id(message.own.requestId),
                 )  # fmt: skip
         elif role == "assistant":
             parts = message.parts
             hidden = any(part.type == "redacted-reasoning" for part in parts)
             # The reasoning tells the model of each step, the message only sometimes.
-            models = (_model(message.own), *(part.model for part in parts), self._model)
+            models = (message.model, *(part.model for part in parts), self._model)
             scribe.message(
                 id=ident, role="assistant", text=text, thinking=_joined(parts, "reasoning"),
-                kind="summary" if message.own.isSummary is True else "",
-                request=request_id(message.own.requestId), model=next(filter(None, models), ""),
+                kind=kind, request=request, model=next(filter(None, models), ""),
                 extra={"reasoning_encrypted": True} if hidden else None,
             )  # fmt: skip
             for number, part in enumerate(part for part in parts if part.type == "tool-call"):
@@ -167,7 +146,7 @@ class Sent:
         return scribe.facts
 
     def _read_results(self, scribe: Scribe, message: Message) -> None:
-        outcome = message.own.highLevelToolCallResult
+        outcome = message.own.get("highLevelToolCallResult")
         results = [part for part in message.parts if part.type == "tool-result"]
         _, body = result_body(outcome) if len(results) == 1 else ("", {})
         for part in results:
@@ -181,17 +160,16 @@ class Sent:
                 failed=True if part.isError is True else failed,
                 duration_ms=_milliseconds(body), files=counted(name, body),
             )  # fmt: skip
-            child = body.get("agentId") if kind_of(name) == "task" else None
-            if isinstance(child, str) and child:
+            if kind_of(name) == "task" and (child := str_of(body.get("agentId"))):
                 scribe.note("child_id", child, self._rank, on="call", subject=call)
 
 
-def _is_injected(text: str, own: Own) -> bool:
+def _is_injected(text: str, request: str) -> bool:
     """What a person asks has a request; context has none, and most of it stands in a tag."""
     is_notebook = text[:1] == "{" and '"nbformat"' in text and '"cells"' in text
     if text.startswith(_INJECTED) or is_notebook:
         return True
-    return not own.requestId and _TAG.match(text) is not None
+    return not request and _TAG.match(text) is not None
 
 
 def _beside(body: dict[str, Any], text: str) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.prompts.shapes import to_messages
 from unspool.sources import streams
-from unspool.sources.cursor.entries import Entries, Steps, note_all, whole
+from unspool.sources.cursor.entries import AUTO, Entries, Steps, note_all, whole
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.tools import DENIED, called, counted, output_of, path_of
 from unspool.sources.scribe import Scribe, all_input
@@ -133,7 +133,7 @@ class Stream(streams.Stream[Event]):
             "permission_mode": event.permissionMode,
         }
         note_all(scribe, notes, RANK)
-        if event.model and event.model != "default":
+        if event.model and event.model != AUTO:
             scribe.note("model", event.model, RANK, on="following")
         scribe.mark("start", event.pick("apiKeySource", "permissionMode"), rank=RANK)
 
