@@ -5,15 +5,8 @@ from pathlib import Path
 
 from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally, Touched, read_head
-from unspool.sources.cursor import (
-    chats,
-    editor,
-    hooks,
-    stream,
-    transcripts,
-    workspace,
-)
-from unspool.sources.cursor.paths import is_output, usual_places
+from unspool.sources.cursor import chats, editor, hooks, stream, transcripts, workspace
+from unspool.sources.cursor.paths import user_folder
 from unspool.sources.hook_events import Hooks, Told
 
 NAME = "cursor"
@@ -26,11 +19,16 @@ _SHAPES = (editor, chats, workspace, stream, hooks, transcripts)
 
 
 def claims(head: Head) -> bool:
-    return not is_output(head.parts) and any(shape.claims(head) for shape in _SHAPES)
+    """What tools and terminals returned may be a log or a transcript, but is none of Cursor's."""
+    if "projects" in head.parts and head.parts[-1] in ("agent-tools", "terminals"):
+        return False
+    return any(shape.claims(head) for shape in _SHAPES)
 
 
 def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
-    return usual_places(home, env, platform)
+    user, own = user_folder(home, env, platform), home / ".cursor"
+    database = user / "globalStorage" / "state.vscdb"
+    return [database, user / "workspaceStorage", own / "chats", own / "projects"]
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:

@@ -124,11 +124,6 @@ def note_all(scribe: Scribe, notes: Mapping[str, Any], rank: int) -> None:
             scribe.note(name, value, Rank.LAST_RESORT if is_own else rank)
 
 
-def whole(count: float | None) -> int | None:
-    """A count of tokens, which JSON may tell as a float."""
-    return None if count is None else int(count)
-
-
 def typed_words(text: str) -> str | None:
     """What stands in `<user_query>`; None where the text has no such tag. May hold the tag itself."""
     match = _QUERY.search(text)

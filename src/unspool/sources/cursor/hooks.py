@@ -16,7 +16,7 @@ import msgspec
 from unspool.facts import NO_ZONE, NOBODY, ZONE, AnyFact, Attachment, Problem, Rank
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.values import dicts_of, list_of, str_of
-from unspool.sources.cursor.entries import AUTO, Entries, Steps, note_all, request_id, whole
+from unspool.sources.cursor.entries import AUTO, Entries, Steps, note_all, request_id
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.tools import called, edits_of, output_of, touch
 from unspool.sources.hooklogs import head_payloads, iter_payloads
@@ -203,16 +203,15 @@ class Said(NamedTuple):
     def tell_tokens(self, rank: int) -> None:
         """Tokens of the generation; input is told without what the cache gave and took. `stop` and
         `afterAgentResponse` tell the same figures: the former counts."""
-        given, taken = self.number("input_tokens"), self.number("output_tokens")
-        if not given and not taken:
-            return
-        read, written = whole(self.number("cache_read_tokens")), self.number("cache_write_tokens")
-        written = whole(written)
-        self.scribe.usage(
-            on="request", subject=self.turn or self.scribe.entry, rank=rank,
-            prompt=all_input(whole(given), read, written), completion=whole(taken), cached=read,
-            cache_write=written,
-        )  # fmt: skip
+        names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+        counts = (self.number(name) for name in names)
+        given, taken, read, written = (None if n is None else int(n) for n in counts)
+        if given or taken:
+            self.scribe.usage(
+                on="request", subject=self.turn or self.scribe.entry, rank=rank,
+                prompt=all_input(given, read, written), completion=taken, cached=read,
+                cache_write=written,
+            )  # fmt: skip
 
     def call(self, asked: dict[str, Any], rank: int) -> str:
         """The call, and the step that it belongs to: it has a turn though it may say nothing."""
@@ -365,7 +364,6 @@ _READERS: dict[str, Callable[[Said], None]] = {
 }
 _NOISE = frozenset(("workspaceOpen", "beforeTabFileRead", "Notification"))
 """Events that say nothing about a conversation."""
-EVENTS = (*_READERS, "workspaceOpen", "beforeTabFileRead")
 _CANONICAL = {name.lower(): name for name in (*_READERS, *_NOISE)} | {
     "userpromptsubmit": "beforeSubmitPrompt",
     "posttooluseerror": "postToolUseFailure",

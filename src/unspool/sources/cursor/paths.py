@@ -88,22 +88,6 @@ def user_folder(home: Path, env: Mapping[str, str], platform: str) -> Path:
     return (Path(config) if config else home / ".config") / "Cursor" / "User"
 
 
-def usual_places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
-    user = user_folder(home, env, platform)
-    own = home / ".cursor"
-    return [
-        user / "globalStorage" / "state.vscdb",
-        user / "workspaceStorage",
-        own / "chats",
-        own / "projects",
-    ]
-
-
 def is_cursor_folder(parts: tuple[str, ...]) -> bool:
     """Whether a path runs through one of Cursor's own folders."""
     return any(part == "Cursor" or part == ".cursor" for part in parts)
-
-
-def is_output(parts: tuple[str, ...]) -> bool:
-    """Whether a folder holds what tools and terminals returned, which may be a log or a transcript."""
-    return "projects" in parts and parts[-1] in ("agent-tools", "terminals")

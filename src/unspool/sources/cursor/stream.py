@@ -15,7 +15,7 @@ from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.prompts.shapes import to_messages
 from unspool.sources import streams
-from unspool.sources.cursor.entries import AUTO, Entries, Steps, note_all, whole
+from unspool.sources.cursor.entries import AUTO, Entries, Steps, note_all
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.tools import DENIED, called, counted, output_of, path_of
 from unspool.sources.scribe import Scribe, all_input
@@ -24,15 +24,13 @@ RANK = Rank.COPY
 _OWN = {("thinking", "delta"), ("thinking", "completed"), ("tool_call", "started")}
 _OWN |= {("tool_call", "completed"), ("interaction_query", "request")}
 
-Number = int | float | None
-
 
 class Usage(msgspec.Struct):
-    inputTokens: Number = None
-    outputTokens: Number = None
-    cacheReadTokens: Number = None
-    cacheWriteTokens: Number = None
-    totalCost: Number = None
+    inputTokens: int | None = None
+    outputTokens: int | None = None
+    cacheReadTokens: int | None = None
+    cacheWriteTokens: int | None = None
+    totalCost: float | None = None
 
 
 class Event(streams.Event, gc=False):
@@ -205,12 +203,11 @@ class Stream(streams.Stream[Event]):
         scribe.mark("end", event.pick(*names), rank=RANK)
         usage = event.usage
         if usage is not None and usage != Usage():
-            read, written = whole(usage.cacheReadTokens), whole(usage.cacheWriteTokens)
+            read, written = usage.cacheReadTokens, usage.cacheWriteTokens
             scribe.usage(
                 on="segment", subject=event.request_id or scribe.entry,
-                prompt=all_input(whole(usage.inputTokens), read, written),
-                completion=whole(usage.outputTokens), cached=read, cache_write=written,
-                cost_usd=None if usage.totalCost is None else float(usage.totalCost),
+                prompt=all_input(usage.inputTokens, read, written), completion=usage.outputTokens,
+                cached=read, cache_write=written, cost_usd=usage.totalCost,
             )  # fmt: skip
 
 
