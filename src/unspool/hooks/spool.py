@@ -12,7 +12,6 @@ unique across weeks of backlog, which process ids are not.
 
 import shlex
 from pathlib import Path
-from typing import NamedTuple
 
 import unspool
 
@@ -22,38 +21,21 @@ HALF_WRITTEN_SECONDS = 3600
 """A file in `tmp` that is older is of a hook that was killed: nobody will rename it."""
 
 
-class Layout(NamedTuple):
+class Layout:
     """Where everything that is live lies: the folder `live` beside the store."""
 
-    live: Path
+    def __init__(self, live: Path) -> None:
+        self.live = live
+        self.spool = live / "spool"
+        self.tmp = self.spool / "tmp"
+        self.new = self.spool / "new"
+        self.bad = self.spool / "bad"
+        self.manifest = live / "hooks.json"
+        self.backups = live / "backups"
 
     @classmethod
     def beside(cls, store: Path) -> "Layout":
         return cls(store.absolute().parent / "live")
-
-    @property
-    def spool(self) -> Path:
-        return self.live / "spool"
-
-    @property
-    def tmp(self) -> Path:
-        return self.spool / "tmp"
-
-    @property
-    def new(self) -> Path:
-        return self.spool / "new"
-
-    @property
-    def bad(self) -> Path:
-        return self.spool / "bad"
-
-    @property
-    def manifest(self) -> Path:
-        return self.live / "hooks.json"
-
-    @property
-    def backups(self) -> Path:
-        return self.live / "backups"
 
     def make(self) -> None:
         """All folders, for their owner only."""
