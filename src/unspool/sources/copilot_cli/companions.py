@@ -9,10 +9,10 @@ from unspool.facts import AnyFact, Problem
 from unspool.io.door import read_json
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.times import format_time, parse_time
-from unspool.io.values import dict_of, field_of
+from unspool.io.values import dict_of, dicts_of, field_of
 from unspool.sources.copilot_cli.lookup import STATE, folder_session
 from unspool.sources.copilot_cli.texts import FIRST_PROMPT_RANK
-from unspool.sources.scribe import Scribe, title_of
+from unspool.sources.scribe import Scribe, chosen, title_of
 
 _SECTION = re.compile(r"<(\w+)>(.*?)</\1>", re.DOTALL)
 _ROW = re.compile(r"^\|\s*(\d+)\s*\|\s*(.*?)\s*\|\s*([^|]*?)\s*\|\s*$", re.MULTILINE)
@@ -74,9 +74,12 @@ class Companion(Scribe, kw_only=True, eq=False, gc=False):
     data: bytes
     text: str
 
-    def json(self) -> Any:
-        values = read_json(self.data).values
-        return values[0] if values else None
+    def json(self) -> dict[str, Any]:
+        """The object that the file is."""
+        for value in dicts_of(read_json(self.data).values):
+            return value
+        self.problem("invalid-json", self.data)
+        return {}
 
 
 def read_companion(origin: Origin, tally: Tally, kind: str, product: str) -> Iterator[AnyFact]:
@@ -98,42 +101,34 @@ def read_companion(origin: Origin, tally: Tally, kind: str, product: str) -> Ite
 
 
 def _workspace(file: Companion) -> None:
-    """Torn files are read line by line: every field is a line of its own."""
-    try:
-        found = _fields(file.text)
-    except ValueError:
-        found = dict(_FIELD.findall(file.text))
-        file.problem("invalid-yaml", file.data)
-    fields = dict_of(found)
-    key = file.key
-    if not key[1]:
-        key = (key[0], str(fields.get("id") or ""))
-    if not key[1]:
+    fields = _fields(file)
+    if not file.key[1]:
+        file.key = (file.key[0], str(fields.get("id") or ""))
+    if not file.key[1]:
         return
     for native, (name, rank) in _WORKSPACE.items():
         value = fields.get(native)
         if isinstance(value, str) and value.strip("\0 "):
-            file.note(name, _scalar(native, value.strip("\0 ")), rank, key=key)
+            file.note(name, _scalar(native, value.strip("\0 ")), rank)
     for native, name in (("created_at", "started_at"), ("updated_at", "ended_at")):
         time = format_time(parse_time(fields.get(native)))
-        if time:
-            file.note(name, time, 2, key=key)
-            file.note(native, time, 2, key=key)
+        file.notes({name: time, native: time}, 2)
 
 
-def _fields(text: str) -> Any:
+def _fields(file: Companion) -> dict[str, Any]:
     """The fields as strings. Files of plain lines, which nearly all are, need no YAML parser: it
-    takes longer for one of them than a log of 100 events."""
-    lines = [line for line in text.split("\n") if line.strip()]
+    takes longer for one of them than a log of 100 events. Torn files are read line by line, too."""
+    lines = [line for line in file.text.split("\n") if line.strip()]
     matches = [_PLAIN.fullmatch(line.rstrip()) for line in lines]
     if all(matches):
         return {match[1]: match[2] or "" for match in matches if match is not None}
     import yaml  # it takes a while, and hardly any file needs it
 
     try:
-        return yaml.load(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from None
+        return dict_of(yaml.load(file.text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader)))
+    except yaml.YAMLError:
+        file.problem("invalid-yaml", file.data)
+        return dict(_FIELD.findall(file.text))
 
 
 def _scalar(native: str, value: str) -> Any:
@@ -146,23 +141,19 @@ def _scalar(native: str, value: str) -> Any:
 
 def _checkpoint(file: Companion) -> None:
     """One per compaction: `NNN-slug.md` with pseudo-XML sections, or (told of) a JSON object."""
-    value: dict[str, Any] = {}
     numbered = _NUMBERED.match(file.name)
-    if numbered:
-        value["number"] = int(numbered[1])
+    value: dict[str, Any] = {"number": int(numbered[1])} if numbered else {}
     value["file"] = file.name
     if file.name.endswith(".json"):
         checkpoint = file.json()
-        if not isinstance(checkpoint, dict):
-            file.problem("invalid-json", file.data)
-            return
-        value.update({name: text for name, text in checkpoint.items() if text not in (None, "")})
+        value |= {name: text for name, text in checkpoint.items() if text not in (None, "")}
     else:
         sections = {name: text.strip() for name, text in _SECTION.findall(file.text)}
-        value.update(sections or {"text": file.text.strip()})
+        value |= sections or {"text": file.text.strip()}
         if "checkpoint_title" in value:
             value["title"] = value.pop("checkpoint_title")
-    file.note("checkpoints", value)
+    if len(value) > 1:
+        file.note("checkpoints", value)
 
 
 def _index(file: Companion) -> None:
@@ -172,8 +163,7 @@ def _index(file: Companion) -> None:
 
 
 def _plan(file: Companion) -> None:
-    if file.text.strip():
-        file.note("plan", file.text)
+    file.notes({"plan": file.text if file.text.strip() else ""})
 
 
 def _summary(file: Companion) -> None:
@@ -186,11 +176,7 @@ def _summary(file: Companion) -> None:
 
 def _vscode(file: Companion) -> None:
     """What VS Code keeps about a CLI session that it runs."""
-    fields = file.json()
-    if isinstance(fields, dict):
-        note_vscode(file, fields)
-    else:
-        file.problem("invalid-json", file.data)
+    note_vscode(file, file.json())
 
 
 def note_vscode(scribe: Scribe, fields: dict[str, Any], more: int = 0) -> None:
@@ -210,35 +196,29 @@ def note_vscode(scribe: Scribe, fields: dict[str, Any], more: int = 0) -> None:
         if isinstance(value, str) and value.strip():
             value = title_of(value) if name == "title" else value.strip()
             scribe.note(name, value, rank + more)
-    for native, name in (
-        ("worktreeProperties", "worktree"),
-        ("additionalWorkspaces", "workspaces"),
-    ):
-        if fields.get(native):
-            scribe.note(name, fields[native], more)
+    kept = {"worktreeProperties": "worktree", "additionalWorkspaces": "workspaces"}
+    scribe.notes(chosen(fields, kept, kept), more)
 
 
 def _requests(file: Companion) -> None:
-    requests = file.json()
-    if isinstance(requests, list) and requests:
-        file.note("vscode_requests", requests)
+    requests = [value for value in read_json(file.data).values if isinstance(value, list)]
+    file.notes({"vscode_requests": requests[0] if requests else None})
+
+
+_SNAPSHOT = {
+    "snapshotId": "snapshot",
+    "userMessage": "user_message",
+    "gitCommit": "commit",
+    "gitBranch": "branch",
+    "fileCount": "files",
+}
 
 
 def _rewind(file: Companion) -> None:
     """States to go back to. A rewind cuts the log without a trace: the words may be only here."""
-    snapshots = field_of(file.json(), "snapshots")
-    if not isinstance(snapshots, list):
-        file.problem("invalid-json", file.data)
-        return
-    names = (("snapshotId", "snapshot"), ("userMessage", "user_message"), ("gitCommit", "commit"),
-             ("gitBranch", "branch"), ("fileCount", "files"))  # fmt: skip
-    for snapshot in snapshots:
-        if isinstance(snapshot, dict):
-            data = {ours: snapshot[n] for n, ours in names if snapshot.get(n) not in (None, "")}
-            file.mark(
-                "rewind_point", data, str(snapshot.get("eventId") or ""), 1,
-                time=parse_time(snapshot.get("timestamp")),
-            )  # fmt: skip
+    for snapshot in dicts_of(file.json().get("snapshots")):
+        time, event = parse_time(snapshot.get("timestamp")), str(snapshot.get("eventId") or "")
+        file.mark("rewind_point", chosen(snapshot, _SNAPSHOT, _SNAPSHOT), event, 1, time=time)
 
 
 def _lock(file: Companion) -> None:

@@ -16,7 +16,7 @@ from unspool.io.origins import Origin, Tally
 from unspool.io.times import format_time, parse_time
 from unspool.sources.copilot_cli.lookup import content_id
 from unspool.sources.copilot_cli.texts import whole_number
-from unspool.sources.scribe import Scribe, title_of
+from unspool.sources.scribe import Scribe, chosen, title_of
 
 RANK = INDEX
 
@@ -87,29 +87,28 @@ def read_store(origin: Origin, tally: Tally, product: str) -> Iterator[AnyFact]:
                 own = turns.get(session, [])
                 row = sessions.get(session, {})
                 scribe = rows.scribe(session, "session")
-                notes = [(name, row.get(column)) for column, name in _SESSION]
-                notes.append(("title", title_of(str(row.get("summary") or ""))))
-                notes.append(("session_id", session))
-                notes.append(("started_at", format_time(parse_time(row.get("created_at")))))
-                # The row may be as old as the session: its turns go on (case `store_turn_ends`).
-                times = (
-                    parse_time(value)
-                    for value in (row.get("updated_at"), *(t.get("timestamp") for t in own))
-                )
-                notes.append(("ended_at", format_time(max(filter(None, times), default=None))))
-                for name, value in notes:
-                    if row and value not in (None, ""):
-                        scribe.note(name, value, RANK + 1)
+                if row:
+                    scribe.notes({name: row.get(column) for column, name in _SESSION}, RANK + 1)
+                    # The row may be as old as the session: its turns go on (case `store_turn_ends`).
+                    ends = [row.get("updated_at"), *(turn.get("timestamp") for turn in own)]
+                    notes = {
+                        "title": title_of(str(row.get("summary") or "")),
+                        "session_id": session,
+                        "started_at": format_time(parse_time(row.get("created_at"))),
+                        "ended_at": format_time(
+                            max(filter(None, map(parse_time, ends)), default=None)
+                        ),
+                    }
+                    scribe.notes(notes, RANK + 1)
                 yield from scribe.facts
                 extras = [*files.pop(session, []), *references.pop(session, [])]
                 yield from _turns(rows, session, own, extras)
             for session, checkpoints in rows.by_session("checkpoints").items():
                 for row in checkpoints:
                     number = whole_number(row.get("checkpoint_number"))
-                    value = {name: row[name] for name in SECTIONS if row.get(name)}
-                    value = {"number": number, **value} if number is not None else value
+                    value = {"number": number} if number is not None else {}
                     scribe = rows.scribe(session, f"checkpoint:{number}")
-                    scribe.note("checkpoints", value, 1)
+                    scribe.note("checkpoints", value | chosen(row, SECTIONS), 1)
                     yield from scribe.facts
             yield from _usage(rows)
             yield from _artifacts(rows)
@@ -149,21 +148,20 @@ def _turn(row: Row) -> int:
 
 
 def _extra(rows: Rows, session: str, row: Row) -> list[AnyFact]:
-    subject = ""
+    """A file that a turn touched, or a reference that it named."""
     if "file_path" in row:
-        tool = str(row.get("tool_name") or "") or None
-        data: Row = {"path": str(row["file_path"]), "tool": tool}
+        path, tool = str(row["file_path"]), row.get("tool_name")
+        kind, entry, subject = "file", f"file:{path}", ""
+        data: Row = {"path": path, "tool": tool}
         data["operation"] = "create" if tool == "create" else "edit"
         data["timestamp"] = format_time(parse_time(row.get("first_seen_at")))
-        kind, entry = "file", f"file:{row['file_path']}"
     else:
-        data = {"type": row.get("ref_type"), "value": row.get("ref_value")}
+        what, subject = row.get("ref_type"), str(row.get("ref_value") or "")
+        kind, entry = "reference", f"ref:{what}:{subject}"
+        data = {"type": what, "value": subject}
         data["created_at"] = format_time(parse_time(row.get("created_at")))
-        subject = str(row.get("ref_value") or "")
-        kind, entry = "reference", f"ref:{row.get('ref_type')}:{row.get('ref_value')}"
     scribe = rows.scribe(session, entry)
-    data = {name: value for name, value in data.items() if value is not None}
-    scribe.mark(kind, data, subject, RANK)
+    scribe.mark(kind, chosen(data, data), subject, RANK)
     return scribe.facts
 
 
@@ -179,7 +177,7 @@ def _usage(rows: Rows) -> Iterator[AnyFact]:
                 time=parse_time(row.get("created_at")),
                 model=str(row.get("model") or ""),
                 requests=1,
-                extra={n: row[n] for n in _USAGE_EXTRAS if row.get(n) not in (None, "")} or None,
+                extra=chosen(row, _USAGE_EXTRAS) or None,
                 rank=1,
                 **{name: whole_number(row.get(f"{n}_tokens")) for name, n in _FIGURES.items()},
             )
