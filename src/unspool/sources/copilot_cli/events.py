@@ -20,9 +20,6 @@ READERS: dict[str, Callable[[Event, Lookup], None]] = {
     "session.start": session.read_start,
     "session.resume": session.read_resume,
     "session.shutdown": session.read_shutdown,
-    "session.model_change": session.read_model_change,
-    "session.auto_mode_resolved": session.read_model_change,
-    "session.mode_changed": session.read_mode_change,
     "session.title_changed": session.read_title,
     "session.context_changed": session.read_context_change,
     "session.compaction_complete": session.read_compaction,
@@ -51,7 +48,6 @@ READERS: dict[str, Callable[[Event, Lookup], None]] = {
     "permission.completed": tools.read_permission,
     "human_response.recorded": tools.read_human_response,
     "subagent.started": session.read_agent_start,
-    "subagent.configured": session.read_agent_configuration,
     "subagent.completed": session.read_agent_end,
     "subagent.failed": session.read_agent_end,
     # names that a single version used
@@ -61,6 +57,18 @@ READERS: dict[str, Callable[[Event, Lookup], None]] = {
     **flat.READERS,
 }
 
+FOLLOWING: dict[str, tuple[str, str]] = {
+    "session.start": ("selectedModel", "model"),
+    "session.resume": ("selectedModel", "model"),
+    "session.model_change": ("newModel", "model"),
+    "session.auto_mode_resolved": ("chosenModel", "model"),
+    "session.mode_changed": ("newMode", "mode"),
+    "subagent.configured": ("model", "model"),
+}
+"""Events that say which model, or which mode, the messages behind them have."""
+
+_MODEL = ("previousModel", "newModel", "chosenModel", "cause", "source", "reasoningEffort",
+          "previousReasoningEffort", "selectionReason")  # fmt: skip
 _CHOICE = ("agentName", "agentDisplayName", "tools")
 
 MARKS: dict[str, tuple[str, ...]] = {
@@ -84,6 +92,12 @@ MARKS: dict[str, tuple[str, ...]] = {
     "session.compaction_start": (
         "compaction_start", "trigger", "model", "currentTokens", "conversationTokens",
         "systemTokens", "toolDefinitionsTokens", "tokenLimit",
+    ),
+    "session.model_change": ("model_change", *_MODEL),
+    "session.auto_mode_resolved": ("model_change", *_MODEL),
+    "session.mode_changed": ("mode_change", "previousMode", "newMode"),
+    "subagent.configured": (
+        "agent_configured", "model", "reasoningEffort", "contextTier", "multiTurn"
     ),
     "abort": ("interruption", "reason"),
     # a custom agent takes over, or gives back, the conversation itself
@@ -165,6 +179,8 @@ def read_events(
                 keys[child] = (root[0], f"{root[1]}/{child}")
             key = keys[child]
         event.begin(offset, envelope, data, key)
+        if kind in FOLLOWING:
+            event.note_text(*FOLLOWING[kind], on="following")
         reader = READERS.get(kind)
         if reader is not None:
             reader(event, lookup)

@@ -11,7 +11,7 @@ from unspool.prompts.shapes import arguments_text
 from unspool.sources.copilot_cli.envelope import Event
 from unspool.sources.copilot_cli.lookup import Lookup
 from unspool.sources.copilot_cli.texts import FIRST_PROMPT_RANK, plain, whole_number
-from unspool.sources.copilot_cli.tools import touched
+from unspool.sources.copilot_cli.tools import touches
 from unspool.sources.scribe import title_of
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
@@ -29,7 +29,7 @@ def _read_call(event: Event, lookup: Lookup) -> None:
     name, arguments = event.text("name"), event.data.get("input")
     event.call(
         id=event.text("id"), name=name, arguments=arguments_text(arguments),
-        files=touched(name, arguments),
+        files=touches(name, arguments),
     )  # fmt: skip
 
 

@@ -18,14 +18,14 @@ from unspool.facts import AnyFact, Role
 from unspool.io.door import read_json
 from unspool.io.origins import Origin, Tally, open_origin
 from unspool.io.times import format_time, parse_time
-from unspool.io.values import dicts_of, field_of, list_of, parse_object
+from unspool.io.values import dicts_of, field_of, list_of
 from unspool.prompts.shapes import arguments_text
 from unspool.prompts.typed import typed_text
 from unspool.sources.copilot_cli.envelope import Envelope, Event
 from unspool.sources.copilot_cli.lookup import Lookup
 from unspool.sources.copilot_cli.speech import note_stated
 from unspool.sources.copilot_cli.texts import FIRST_PROMPT_RANK, plain
-from unspool.sources.copilot_cli.tools import touched
+from unspool.sources.copilot_cli.tools import touches
 from unspool.sources.scribe import Scribe, title_of
 
 _ROLES: dict[str, Role] = {
@@ -203,5 +203,5 @@ def _read_message(
             name, arguments = plain(function.get("name")), arguments_text(function.get("arguments"))
             event.call(
                 id=plain(call.get("id")), message=ident, name=name, index=index, time=None,
-                arguments=arguments, files=touched(name, parse_object(arguments) or arguments),
+                arguments=arguments, files=touches(name, arguments),
             )  # fmt: skip

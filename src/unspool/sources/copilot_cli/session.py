@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from unspool.facts import CONCURRENT, Key, Rank
-from unspool.io.values import dict_of
+from unspool.io.values import dict_of, field_of
 from unspool.sources.copilot_cli.envelope import Event
 from unspool.sources.copilot_cli.lookup import Lookup, content_id
 from unspool.sources.copilot_cli.texts import plain, whole_number
@@ -24,9 +24,7 @@ _EFFORT = ("reasoningEffort", "reasoningSummary", "verbosity", "contextTier", "a
 
 def _note_context(event: Event, context: Any, rank: int) -> None:
     """Where the session stands. What it started with is the conversation's; changes are marks."""
-    for native, name in _CONTEXT.items() if isinstance(context, dict) else ():
-        if isinstance(context.get(native), str) and context[native]:
-            event.note(name, context[native], rank)
+    event.notes(chosen(dict_of(context), _CONTEXT, _CONTEXT), rank)
 
 
 def read_start(event: Event, lookup: Lookup) -> None:
@@ -38,10 +36,8 @@ def read_start(event: Event, lookup: Lookup) -> None:
     if version and version != "unknown":
         event.note("agent_version", version, rank)
     event.note_text("vscodeVersion", "vscode_version", rank)
-    for native in _EFFORT:
-        event.note_text(native, snake(native), rank)
+    event.notes(event.chosen(*_EFFORT), rank)
     _note_context(event, event.data.get("context"), rank)
-    event.note_text("selectedModel", "model", on="following")
     parent = event.text("detachedFromSpawningParentSessionId")
     if parent:
         event.note("parent", {"conversation_id": parent, "kind": "handoff"})
@@ -63,7 +59,6 @@ def read_resume(event: Event, lookup: Lookup) -> None:
         data["continues"] = True
     event.mark("resume", data)
     _note_context(event, event.data.get("context"), 4)
-    event.note_text("selectedModel", "model", on="following")
 
 
 def read_shutdown(event: Event, lookup: Lookup) -> None:
@@ -84,13 +79,11 @@ def read_shutdown(event: Event, lookup: Lookup) -> None:
         for agent, account in agents.items():
             child = f"{event.root[1]}/{lookup.child(agent, '')}"
             key = event.root if agent == "main" else (event.root[0], child)
-            if isinstance(account, dict):
-                _report(event, key, "conversation", account.get("modelMetrics"))
+            _report(event, key, "conversation", field_of(account, "modelMetrics"))
     else:
         _report(event, event.root, "conversation", metrics)
-    changes = event.data.get("codeChanges")
-    if isinstance(changes, dict) and changes:
-        event.note("code_changes", {snake(name): value for name, value in changes.items()})
+    changes = dict_of(event.data.get("codeChanges"))
+    event.notes({"code_changes": {snake(name): value for name, value in changes.items()}})
     data = event.chosen(
         "shutdownType", "errorReason", "totalPremiumRequests", "totalNanoAiu", "totalApiDurationMs",
         "currentModel", "currentTokens", "systemTokens", "conversationTokens",
@@ -114,17 +107,14 @@ def _figures(usage: dict[str, Any]) -> dict[str, Any]:
 
 def _report(event: Event, key: Key, on: Literal["segment", "conversation"], metrics: Any) -> None:
     for model, account in dict_of(metrics).items():
-        if not isinstance(account, dict):
-            continue
-        usage, requests = account.get("usage"), account.get("requests")
-        requests = dict_of(requests)
+        requests = dict_of(field_of(account, "requests"))
         premium = requests.get("cost")  # counts premium requests, not dollars
         event.usage(
             key=key,
             on=on,
             subject=(event.entry or event.place) if on == "segment" else "",
             model=model,
-            **_figures(dict_of(usage)),
+            **_figures(dict_of(field_of(account, "usage"))),
             requests=whole_number(requests.get("count")),
             rank=0 if on == "segment" else Rank.EXTRACT,
             extra={"premium_requests": premium} if premium is not None else None,
@@ -154,20 +144,6 @@ def read_usage(event: Event, lookup: Lookup) -> None:
         # What a run reports holds its sub-agents; so must what stands in for a report.
         event.usage(key=event.root, on="call", **report)
         event.note("usage_includes_subagents", True, key=event.root)
-
-
-def read_model_change(event: Event, lookup: Lookup) -> None:
-    event.note_text(
-        "newModel" if event.text("newModel") else "chosenModel", "model", on="following"
-    )
-    data = event.chosen("previousModel", "newModel", "chosenModel", "cause", "source",
-                        "reasoningEffort", "previousReasoningEffort", "selectionReason")  # fmt: skip
-    event.mark("model_change", data)
-
-
-def read_mode_change(event: Event, lookup: Lookup) -> None:
-    event.note_text("newMode", "mode", on="following")
-    event.mark("mode_change", event.chosen("previousMode", "newMode"))
 
 
 def read_title(event: Event, lookup: Lookup) -> None:
@@ -247,12 +223,6 @@ def read_agent_start(event: Event, lookup: Lookup) -> None:
         "agentName", "agentDisplayName", "agentDescription", "agentType", "executionMode"
     )
     event.mark("start", data, key=child)
-
-
-def read_agent_configuration(event: Event, lookup: Lookup) -> None:
-    event.note_text("model", "model", on="following")
-    data = event.chosen("model", "reasoningEffort", "contextTier", "multiTurn")
-    event.mark("agent_configured", data)
 
 
 def read_agent_end(event: Event, lookup: Lookup) -> None:

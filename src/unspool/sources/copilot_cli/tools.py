@@ -6,12 +6,13 @@ from typing import Any
 import msgspec
 
 from unspool.facts import Rank
-from unspool.io.values import dict_of, field_of, list_of, str_of
+from unspool.io.values import dict_of, dicts_of, field_of, list_of, str_of
 from unspool.prompts.shapes import arguments_text
 from unspool.sources.copilot_cli.envelope import Event
 from unspool.sources.copilot_cli.lookup import Lookup
 from unspool.sources.copilot_cli.texts import plain
 from unspool.sources.diffs import files_of_patch
+from unspool.sources.scribe import chosen, touched
 
 _STATUS = {
     "interrupted": "interrupted",
@@ -41,22 +42,17 @@ _REQUEST_EXTRAS = {
 
 def read_requests(event: Event, message: str, lookup: Lookup) -> None:
     """The calls that an answer asks for."""
-    for index, request in enumerate(list_of(event.data.get("toolRequests"))):
-        if not isinstance(request, dict):
-            continue
+    for index, request in enumerate(dicts_of(event.data.get("toolRequests"))):
         # Logs that another program made say `id`.
         call = plain(request.get("toolCallId") or request.get("id"))
         name, arguments = plain(request.get("name")), request.get("arguments")
-        extra: dict[str, Any] = {}
-        for native, ours in _REQUEST_EXTRAS.items():
-            if native in request and request[native] not in (None, ""):
-                extra[ours] = request[native]
+        extra = chosen(request, _REQUEST_EXTRAS, _REQUEST_EXTRAS)
         kind = request.get("type") or ("custom" if call.startswith("custom_") else "function")
         if kind != "function":
             extra["type"] = kind
         event.call(
             id=call, message=message, name=name, arguments=arguments_text(arguments), index=index,
-            files=touched(name, arguments), extra=extra or None,
+            files=touches(name, arguments), extra=extra or None,
         )  # fmt: skip
         _read_task(event, call, arguments, lookup)
 
@@ -80,10 +76,10 @@ def read_start(event: Event, lookup: Lookup) -> None:
     """How and when a call was run. The call itself is the assistant message's."""
     call, name = event.text("toolCallId"), event.text("toolName")
     arguments = event.data.get("arguments")
-    extra = {ours: event.data[native] for native, ours in _SERVER.items() if event.data.get(native)}
+    extra = chosen(event.data, _SERVER, _SERVER)
     event.call(
         id=call, name=name, arguments=arguments_text(arguments), rank=event.rank + 1,
-        files=touched(name, arguments), extra=extra or None,
+        files=touches(name, arguments), extra=extra or None,
     )  # fmt: skip
     if call:
         _note_model(event, call)
@@ -117,15 +113,10 @@ def read_complete(event: Event, lookup: Lookup) -> None:
         text = "" if success is True and not event.rank else None
     else:
         text = plain(result)
-    details: dict[str, Any] = {}
+    details = chosen(data, _RAN, _RAN)
     if isinstance(result, dict) and len(result) > 1:
-        for native, ours in _SHOWN.items():
-            value = result.get(native)
-            if value and value != result.get("content"):
-                details[ours] = value
-    for native, ours in _RAN.items():
-        if data.get(native):
-            details[ours] = data[native]
+        shown = chosen(result, _SHOWN, _SHOWN)
+        details |= {name: value for name, value in shown.items() if value != result.get("content")}
     binaries = field_of(result, "binaryResultsForLlm")
     event.returned(
         call=call,
@@ -164,19 +155,16 @@ def read_user_requested(event: Event, lookup: Lookup) -> None:
     event.message(id=event.entry, role="user", kind="shell", text=plain(command) or name)
     event.call(
         id=call, message=event.entry, name=name, arguments=arguments_text(arguments),
-        by_user=True, files=touched(name, arguments),
+        by_user=True, files=touches(name, arguments),
     )  # fmt: skip
 
 
 def read_permission(event: Event, lookup: Lookup) -> None:
     """Who allowed a call: kept with the call."""
-    asked = event.data.get("permissionRequest")
-    asked = dict_of(asked)
+    asked, result = dict_of(event.data.get("permissionRequest")), event.data.get("result")
     call = event.text("toolCallId") or plain(asked.get("toolCallId"))
-    result = event.data.get("result")
-    kind = plain(result.get("kind")) if isinstance(result, dict) else plain(result)
-    name = "permission"
-    if not kind and asked:
+    name, kind = "permission", plain(result.get("kind") if isinstance(result, dict) else result)
+    if not kind:
         name, kind = "permission_request", plain(asked.get("kind"))
     if call and kind:
         event.note(name, kind, 0, "call", call)
@@ -207,46 +195,33 @@ _OPERATIONS = {
 }
 
 
-def touched(name: str, arguments: Any) -> tuple[dict[str, Any], ...]:
+def touches(name: str, arguments: Any) -> tuple[dict[str, Any], ...]:
     """The fields of `unspool.trajectory.FileTouch` for every file in the arguments."""
     if name == "apply_patch":
-        patch = arguments
-        if isinstance(arguments, dict):
-            patch = next((v for v in arguments.values() if isinstance(v, str)), "")
+        texts = arguments.values() if isinstance(arguments, dict) else [arguments]
+        patch = next(filter(None, map(str_of, texts)), "")
         return tuple(
             {"path": file["path"], "operation": file["operation"], "tool": name}
-            for file in files_of_patch(str_of(patch))
+            for file in files_of_patch(patch)
         )
-    if not isinstance(arguments, dict):
-        return ()
-    command = arguments.get("command") if name == "str_replace_editor" else name
-    operation = _OPERATIONS.get(command if isinstance(command, str) else name)
-    if not operation:
-        return ()
-    path = arguments.get("path", arguments.get("filePath"))
-    if not isinstance(path, str) or not path:
-        return ()
-    return ({"path": path, "operation": operation, "tool": name},)
+    operations = _OPERATIONS
+    if name == "str_replace_editor":
+        operations = {name: _OPERATIONS.get(str(field_of(arguments, "command")), "edit")}
+    return touched(operations, name, arguments, "path", "filePath")
 
 
 def _measured(telemetry: Any) -> tuple[dict[str, Any], ...]:
-    """How many lines a call changed, where it tells that and touched one file."""
-    metrics = field_of(telemetry, "metrics")
-    if not isinstance(metrics, dict):
-        return ()
-    counts = {
-        ours: metrics.get(native)
-        for ours, native in (("lines_added", "linesAdded"), ("lines_removed", "linesRemoved"))
-        if type(metrics.get(native)) is int  # which a truth is not
-    }
+    """How many lines a call changed, where it tells that and touched one file:
+
+    {"metrics":{"linesAdded":2},"restrictedProperties":{"filePaths":"[\\"/home/ann/shop/cart.py\\"]"}}
+    """
+    counts = chosen(dict_of(field_of(telemetry, "metrics")), ("linesAdded", "linesRemoved"))
     for group in ("restrictedProperties", "properties") if counts else ():
-        paths = field_of(telemetry.get(group), "filePaths")
-        if isinstance(paths, str):
-            try:
-                paths = msgspec.json.decode(paths)
-            except msgspec.DecodeError:
-                continue
-        named = [path for path in paths if isinstance(path, str)] if isinstance(paths, list) else ()
+        paths = field_of(field_of(telemetry, group), "filePaths")
+        try:
+            named = list_of(msgspec.json.decode(paths) if isinstance(paths, str) else paths)
+        except msgspec.DecodeError:
+            continue
         if len(named) == 1:
-            return ({"path": named[0], **counts},)
+            return ({"path": str(named[0]), **counts},)
     return ()
