@@ -18,7 +18,7 @@ from unspool.facts import NO_ZONE, ZONE, AnyFact, Problem, Rank
 from unspool.io.origins import Head, Origin, Tally
 from unspool.sources.gemini_parts import typed_of
 from unspool.sources.hooklogs import TIMES, Moment, head_payloads, iter_payloads
-from unspool.sources.scribe import Scribe, title_of, touched
+from unspool.sources.scribe import Notebook, Scribe, title_of, touched
 
 Payload = dict[str, Any]
 Teller = Callable[[Payload, Scribe], None]
@@ -62,7 +62,7 @@ def is_log(head: Head, dialect: Dialect) -> bool:
 def read_payloads(
     origin: Origin, tally: Tally, recover: bool, dialect: Dialect
 ) -> Iterator[AnyFact]:
-    noted: dict[tuple[Any, str], Any] = {}
+    noted = Notebook()
     counts = dialect.follow()
     for item in iter_payloads(origin, tally, recover):
         if isinstance(item, Problem):
@@ -86,7 +86,7 @@ def state_payload(
     event: str,
     place: tuple[str, int, Moment | None],
     dialect: Dialect,
-    noted: dict[tuple[Any, str], Any],
+    noted: Notebook,
 ) -> list[AnyFact]:
     """The facts of one payload of a log. `noted` is what was noted so far: nothing is noted twice."""
     origin, offset, moment = place
@@ -112,8 +112,7 @@ def state_payload(
         ("parent", link, LATER),
         *dialect.notes(payload),
     ):
-        if value and noted.get((key, f"hook:{name}")) != value:
-            noted[(key, f"hook:{name}")] = value
+        if noted.is_new(key, f"hook:{name}", value):
             scribe.note(name, value, rank)
     return scribe.facts
 

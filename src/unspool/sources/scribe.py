@@ -200,6 +200,25 @@ class Scribe(msgspec.Struct, eq=False, gc=False):
         ))  # fmt: skip
 
 
+class Notebook:
+    """What was noted so far: lines repeat what they say of their session."""
+
+    def __init__(self) -> None:
+        self._noted: dict[tuple[Key, str], Any] = {}
+
+    def is_new(self, key: Key, name: str, value: Any) -> bool:
+        """Whether it says something, and something else than what was noted last."""
+        if not value or self._noted.get((key, name)) == value:
+            return False
+        self._noted[(key, name)] = value
+        return True
+
+    def note(self, scribe: Scribe, values: Mapping[str, Any], rank: int = 0) -> None:
+        for name, value in values.items():
+            if self.is_new(scribe.key, name, value):
+                scribe.note(name, value, rank)
+
+
 @lru_cache(maxsize=1024)
 def snake(name: str) -> str:
     """camelCase as the words of our own output."""

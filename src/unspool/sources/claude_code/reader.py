@@ -23,7 +23,7 @@ from unspool.sources.claude_code.transcript import (
     read_user,
 )
 from unspool.sources.hook_payloads import state_payload
-from unspool.sources.scribe import Scribe
+from unspool.sources.scribe import Notebook, Scribe
 
 CHAIN = frozenset(("user", "assistant", "system", "attachment", "progress"))
 """Lines with an id of their own and of the line that they follow."""
@@ -60,7 +60,7 @@ class Reader:
         self.recover = recover
         self.file = file_of(origin.path)
         self._keys: dict[tuple[str, str], Key] = {}
-        self._noted: dict[tuple[Any, str], Any] = {}
+        self._noted = Notebook()
         self._last_notes: dict[tuple[Key, int], tuple[Any, ...]] = {}
         """By rank: a line may turn out to be told better elsewhere, and its notes go with it."""
         self._last_usage: tuple[Any, ...] = ()
@@ -201,15 +201,9 @@ class Reader:
             if line.message is not None:
                 subject = line.uuid if line.type == "user" else message_id(line)
                 scribe.note("copied", True, 0, "message", subject or "")
-            if isinstance(session, str) and self._is_new(key, "fork", session):
+            if isinstance(session, str) and self._noted.is_new(key, "fork", session):
                 scribe.parent(session, "fork", Rank.ECHO)
         return scribe.facts
-
-    def _is_new(self, key: Key, name: str, value: Any) -> bool:
-        """Whether it was not noted before."""
-        is_new: bool = self._noted.get((key, name)) != value
-        self._noted[(key, name)] = value
-        return is_new
 
     def _repeats(self, line: Line, key: Key) -> bool:
         """Whether the line says of its message, beside words and calls, what the line before said.
@@ -233,14 +227,14 @@ class Reader:
         if notes != self._last_notes.get((key, rank)):
             self._last_notes[(key, rank)] = notes
             session, _, agent = key[1].partition("/")
-            if self._is_new(key, f"agent of rank {rank}", NAME):
+            if self._noted.is_new(key, f"agent of rank {rank}", NAME):
                 scribe.notes({"agent": NAME, "session_id": session})
                 if agent:
                     scribe.parent(session, rank=Rank.EXTRACT)
                     scribe.notes({"run_id": self.file.run})
             for value, (name, noted_rank) in zip(notes, _NOTED.values(), strict=True):
                 # A checkout without a branch has the branch `HEAD`.
-                if value and value != "HEAD" and self._is_new(key, f"{name} of rank {rank}", value):
+                if value != "HEAD" and self._noted.is_new(key, f"{name} of rank {rank}", value):
                     scribe.note(name, value, noted_rank)
                     if (name, value) == ("session_kind", "bg"):
                         scribe.note("forked", True)
@@ -248,7 +242,7 @@ class Reader:
         if (
             body.usage is not None
             and is_floor(body, line.version or "")
-            and self._is_new(key, "floor", True)
+            and self._noted.is_new(key, "floor", True)
         ):
             scribe.note("completion_tokens", "floor")
 
@@ -259,7 +253,7 @@ class Reader:
         if not agent:
             return
         child = child_id(scribe.key[1].partition("/")[0], agent)
-        if line.parentToolUseID and self._is_new(scribe.key, f"child {agent}", True):
+        if line.parentToolUseID and self._noted.is_new(scribe.key, f"child {agent}", True):
             scribe.note("child_id", child, Rank.COPY, "call", line.parentToolUseID)
         if inner is None:
             return

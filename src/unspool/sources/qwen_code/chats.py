@@ -14,14 +14,14 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import ROOT, AnyFact, Key, Problem, Rank
+from unspool.facts import ROOT, AnyFact, Problem, Rank
 from unspool.io.door import iter_json_lines, read_json
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.io.values import dict_of
 from unspool.sources import gemini_parts
-from unspool.sources.scribe import Scribe, title_of, touched
+from unspool.sources.scribe import Notebook, Scribe, chosen, title_of, touched
 
 NAME = "qwen-code"
 
@@ -125,46 +125,23 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     if origin.path.endswith(_META):
         yield from _read_agent(origin, tally)
         return
-    noted: set[tuple[Key, str, str]] = set()
-    last_said: tuple[Any, ...] = ()
-    key: Key = (NAME, "")
+    noted = Notebook()
     model = _agent_model(origin.path)
-    silent: dict[str, str] = {}
-    """Lines that say nothing → what they follow: what follows them follows that."""
     for item in iter_json_lines(origin, _LINE, tally, recover, whole=True):
         if isinstance(item, Problem):
             yield item
             continue
         offset, _, line = item
-        after = silent.get(line.parentUuid or "", line.parentUuid or ROOT)
-        event = line.systemPayload.uiEvent if line.systemPayload is not None else None
-        is_side_call = event is not None and _is_side_call(event)
-        if line.type == "system" and line.subtype in _NOISE and line.uuid and not is_side_call:
-            silent[line.uuid] = after
-            tally.noise += 1
-            continue
-        said = (line.sessionId, line.agentId, line.version, line.cwd, line.gitBranch)
-        if said[:2] != last_said[:2]:
-            key = (NAME, f"{line.sessionId}/{line.agentId}" if line.agentId else line.sessionId)
-        time = parse_time(line.timestamp)
+        agent, session = line.agentName, line.sessionId
+        key = (NAME, f"{session}/{line.agentId}" if line.agentId else session)
+        time, after = parse_time(line.timestamp), line.parentUuid or ROOT
         scribe = Scribe(key, origin.path, offset, time=time, entry=line.uuid, after=after)
-        if said != last_said:
-            last_said = said
-            for name, value in (
-                ("agent", "Qwen Code"),
-                ("agent_version", line.version),
-                ("workspace.path", line.cwd),
-                ("workspace.branch", line.gitBranch),
-            ):
-                if value and (key, name, value) not in noted:
-                    noted.add((key, name, value))
-                    scribe.note(name, value)
-        if line.agentId and (key, "parent", "") not in noted:
-            noted.add((key, "parent", ""))
+        place = {"workspace.path": line.cwd, "workspace.branch": line.gitBranch}
+        noted.note(scribe, {"agent": "Qwen Code", "agent_version": line.version, **place})
+        if line.agentId and noted.is_new(key, "parent", session):
             # {"agentId":"general-purpose-call_1","agentName":"general-purpose"}
-            agent = line.agentName
             call = line.agentId.removeprefix(f"{agent}-") if agent else ""
-            scribe.parent(line.sessionId, call=call, name=agent)
+            scribe.parent(session, call=call, name=agent)
         line.model = line.model or model
         parts = line.message.parts if line.message is not None else None
         if line.type == "user":
@@ -177,8 +154,7 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
                 id=line.uuid, role="user", text=text, kind=kind, attachments=images,
                 typed=words if typed and words != text else None,
             )  # fmt: skip
-            if typed and text:
-                scribe.note("title", title_of(words), Rank.GUESS)
+            scribe.notes({"title": title_of(words) if typed else ""}, Rank.GUESS)
         elif line.type == "assistant":
             _read_answer(line, parts, scribe)
         elif line.type == "tool_result":
@@ -186,19 +162,7 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
         elif line.subtype == "chat_compression" and line.systemPayload is not None:
             _read_compression(line.systemPayload, line.uuid, scribe)
         elif line.type == "system":
-            scribe.link()
-            if event is not None and is_side_call:
-                scribe.usage(
-                    on="call",
-                    subject=event.response_id,
-                    model=event.model,
-                    prompt=event.input_token_count,
-                    completion=event.output_token_count,
-                    cached=event.cached_content_token_count,
-                    reasoning=event.thoughts_token_count,
-                )
-            elif line.subtype not in _NOISE:
-                scribe.mark(line.subtype or "system")
+            _read_system(line, scribe)
         else:
             scribe.link()
             tally.unrecognise(line.type or "no type", origin.path, offset)
@@ -274,19 +238,31 @@ def _read_results(line: Line, parts: Any, scribe: Scribe) -> None:
 
 
 def _read_compression(payload: SystemPayload, ident: str, scribe: Scribe) -> None:
-    info = payload.info or {}
-    data = {"tokens_before": info.get("originalTokenCount"), "trigger": info.get("triggerReason")}
-    scribe.mark("compaction", {name: value for name, value in data.items() if value is not None})
+    names = {"originalTokenCount": "tokens_before", "triggerReason": "trigger"}
+    scribe.mark("compaction", chosen(payload.info or {}, names, names))
     history = payload.compressedHistory or [Message()]
     summary = gemini_parts.text_of(history[0].parts)
     scribe.message(id=ident, role="user", text=summary, kind="summary")
 
 
-def _is_side_call(event: Event) -> bool:
-    """Answers have their tokens themselves, and so have those of sub-agents. What is left made a
-    summary: its `prompt_id` names no turn (`c31bd1b1…########2`)."""
+def _read_system(line: Line, scribe: Scribe) -> None:
+    scribe.link()
+    event = (line.systemPayload or SystemPayload()).uiEvent or Event()
+    # Answers have their tokens themselves, and so have those of sub-agents. What is left made a
+    # summary: its `prompt_id` names no turn (`c31bd1b1…########2`).
     in_turn = "########" in event.prompt_id or event.subagent_name
-    return event.name.endswith("api_response") and not in_turn
+    if line.subtype not in _NOISE:
+        scribe.mark(line.subtype or "system")
+    elif event.name.endswith("api_response") and not in_turn:
+        scribe.usage(
+            on="call",
+            subject=event.response_id,
+            model=event.model,
+            prompt=event.input_token_count,
+            completion=event.output_token_count,
+            cached=event.cached_content_token_count,
+            reasoning=event.thoughts_token_count,
+        )
 
 
 def _read_agent(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
