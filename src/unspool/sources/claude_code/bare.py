@@ -14,7 +14,6 @@ from unspool.sources.claude_code.words import kept_as, read_words
 from unspool.sources.scribe import Scribe, chosen, title_of
 
 Value = dict[str, Any]
-Reader = Callable[[Value, Scribe], None]
 
 
 def _queue(value: Value, scribe: Scribe) -> None:
@@ -44,18 +43,9 @@ def _summary(value: Value, scribe: Scribe) -> None:
         scribe.note("title", title, Rank.ECHO, "entry" if leaf else "conversation", leaf)
 
 
-def _last_prompt(value: Value, scribe: Scribe) -> None:
-    scribe.notes({"title": title_of(str_of(value.get("lastPrompt")))}, Rank.EXTRACT)
-
-
 def _pr_link(value: Value, scribe: Scribe) -> None:
-    reference = {
-        "kind": "pull_request",
-        "number": value.get("prNumber"),
-        "url": value.get("prUrl"),
-        "repository": value.get("prRepository"),
-    }
-    scribe.note("references", {name: field for name, field in reference.items() if field})
+    names = {"prNumber": "number", "prUrl": "url", "prRepository": "repository"}
+    scribe.note("references", {"kind": "pull_request", **chosen(value, names, names)})
 
 
 def _continued(value: Value, scribe: Scribe) -> None:
@@ -115,31 +105,10 @@ def _request_blob(value: Value, scribe: Scribe) -> None:
         )
 
 
-def _request(value: Value, scribe: Scribe) -> None:
-    scribe.notes({"request_options": dict_of(value.get("params"))})
-
-
-def _noted(field: str, name: str, rank: int = 0) -> Reader:
-    """The line holds one field: a note of that value."""
-
-    def read(value: Value, scribe: Scribe) -> None:
-        note = value.get(field)
-        if note and isinstance(note, str | list):
-            scribe.note(name, note, rank)
-
-    return read
-
-
-def _fields(name: str, names: dict[str, str], inside: str = "") -> Reader:
-    """A note of several fields, under our names; None where the line says that it is over."""
-
-    def read(value: Value, scribe: Scribe) -> None:
-        given = dict_of(value.get(inside)) if inside else value
-        fields = chosen(given, names, names)
-        if fields or inside:
-            scribe.note(name, fields or None)
-
-    return read
+def _worktree(value: Value, scribe: Scribe) -> None:
+    """None where the line says that it is over."""
+    given = dict_of(value.get("worktreeSession"))
+    scribe.note("worktree", chosen(given, _WORKTREE, _WORKTREE) or None)
 
 
 _COST = {
@@ -161,32 +130,40 @@ _WORKTREE = {
     "originalBranch": "original_branch",
 }
 
-BARE: dict[str, Reader] = {
+_CONTEXT = {"parentLastUuid": "after", "contextLength": "messages"}
+
+NOTES: dict[str, tuple[str, str, int]] = {
+    "custom-title": ("customTitle", "title", Rank.ITSELF),
+    "ai-title": ("aiTitle", "title", Rank.COPY),
+    "tag": ("tag", "tag", Rank.ITSELF),
+    "agent-name": ("agentName", "agent_name", Rank.ITSELF),
+    "agent-color": ("agentColor", "agent_color", Rank.ITSELF),
+    "agent-setting": ("agentSetting", "agent_setting", Rank.ITSELF),
+    "mode": ("mode", "session_mode", Rank.ITSELF),
+    "permission-mode": ("permissionMode", "permission_mode", Rank.ITSELF),
+    "relocated": ("relocatedCwd", "relocated_path", Rank.ITSELF),
+    "tools-used": ("tools", "tools_used", Rank.ITSELF),
+    "api-request": ("params", "request_options", Rank.ITSELF),
+}
+"""Types without an id that hold one field: a note of that value."""
+
+BARE: dict[str, Callable[[Value, Scribe], None]] = {
     "queue-operation": _queue,
     "summary": _summary,
-    "custom-title": _noted("customTitle", "title"),
-    "ai-title": _noted("aiTitle", "title", Rank.COPY),
-    "last-prompt": _last_prompt,
-    "tag": _noted("tag", "tag"),
-    "agent-name": _noted("agentName", "agent_name"),
-    "agent-color": _noted("agentColor", "agent_color"),
-    "agent-setting": _noted("agentSetting", "agent_setting"),
-    "mode": _noted("mode", "session_mode"),
-    "permission-mode": _noted("permissionMode", "permission_mode"),
+    "last-prompt": lambda value, scribe: scribe.notes(
+        {"title": title_of(str_of(value.get("lastPrompt")))}, Rank.EXTRACT
+    ),
     "pr-link": _pr_link,
-    "relocated": _noted("relocatedCwd", "relocated_path"),
-    "worktree-state": _fields("worktree", _WORKTREE, "worktreeSession"),
-    "cost-state": _fields("cost_state", _COST),
-    "fork-context-ref": _fields(
-        "given_context", {"parentLastUuid": "after", "contextLength": "messages"}
+    "worktree-state": _worktree,
+    "cost-state": lambda value, scribe: scribe.notes({"cost_state": chosen(value, _COST, _COST)}),
+    "fork-context-ref": lambda value, scribe: scribe.notes(
+        {"given_context": chosen(value, _CONTEXT, _CONTEXT)}
     ),
     "continued-in": _continued,
-    "tools-used": _noted("tools", "tools_used"),
-    "api-request": _request,
     "api-request-blob": _request_blob,
     "api-request-shape": _request_shape,
 }
-"""Types without an id that state something."""
+"""Types without an id that state something else."""
 
 NOISE = frozenset(
     (
@@ -206,3 +183,11 @@ NOISE = frozenset(
     )
 )  # fmt: skip
 """Nothing that was said."""
+
+
+def read_bare(kind: str, value: Value, scribe: Scribe) -> None:
+    if kind in BARE:
+        BARE[kind](value, scribe)
+    elif kind in NOTES:
+        field, name, rank = NOTES[kind]
+        scribe.notes({name: value.get(field)}, rank)

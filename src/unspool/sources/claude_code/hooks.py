@@ -9,7 +9,6 @@ time of their own; a logger may have put one beside or before them.
 
 import re
 from collections.abc import Iterable
-from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
 import msgspec
@@ -40,7 +39,7 @@ from unspool.sources.hook_payloads import (
     marked,
     own_fields,
 )
-from unspool.sources.scribe import Scribe, title_of
+from unspool.sources.scribe import Scribe, chosen, snake, title_of
 
 EVENTS = (
     "SessionStart", "Setup", "UserPromptSubmit", "UserPromptExpansion", "PreToolUse",
@@ -80,15 +79,9 @@ def is_payload(value: Payload) -> bool:
     event = event_of(value)
     if "turn_id" in value and event != "MessageDisplay":
         return False  # Codex names its turns in every payload
-    return bool(event) and not _is_elsewhere(value.get("transcript_path"))
-
-
-def _is_elsewhere(path: Any) -> bool:
-    """Whether the transcript lies in another agent's home: Codex and Qwen Code have the same events."""
-    if not isinstance(path, str) or "." not in path:
-        return False
-    pure = PureWindowsPath(path) if "\\" in path else PurePosixPath(path)
-    return not _OTHER_HOMES.isdisjoint(pure.parts)
+    # The transcript may lie in another agent's home: Codex and Qwen Code have the same events.
+    folders = re.split(r"[/\\]", str_of(value.get("transcript_path")))
+    return bool(event) and _OTHER_HOMES.isdisjoint(folders)
 
 
 def unwrap(value: Payload) -> Payload | None:
@@ -122,12 +115,7 @@ def _prompt(payload: Payload, scribe: Scribe) -> None:
     if words.typed and words.kind in ("", "command"):
         rank = Rank.GUESS + 1 if words.kind == "" else COMMAND_GUESS
         scribe.note("title", title_of(words.typed), rank)
-    _session_title(payload, scribe)
-
-
-def _session_title(payload: Payload, scribe: Scribe) -> None:
-    if title := str_of(payload.get("session_title")).strip():
-        scribe.note("title", title, Rank.ECHO)
+    scribe.notes({"title": str_of(payload.get("session_title")).strip()}, Rank.ECHO)
 
 
 def _permission(payload: Payload, scribe: Scribe) -> None:
@@ -224,29 +212,27 @@ def _subagent_stop(payload: Payload, scribe: Scribe) -> None:
     if "child" not in payload or payload.get("agent_type") == "":
         # A compaction ends like an agent, one of no type, which never started and keeps no file
         # (cases/claude_code/hooks_all_events).
-        agent = str_of(payload.get("agent_id"))
-        scribe.mark("subagent_end", {"agent_id": agent} if agent else None, rank=Rank.ECHO)
+        scribe.mark("subagent_end", chosen(payload, ("agent_id",)), rank=Rank.ECHO)
         return
     CLAUDE_EVENTS["SubagentStop"](payload, scribe)
-    notes = {"session_id": scribe.key[1], "transcript_path": payload.get("agent_transcript_path")}
-    caller, scribe.key = scribe.key, (NAME, payload["child"])
-    scribe.notes({"agent": NAME, **notes}, Rank.ECHO)
-    scribe.key = caller
+    child, path = (NAME, payload["child"]), str_of(payload.get("agent_transcript_path"))
+    notes = {"agent": NAME, "session_id": scribe.key[1], "transcript_path": path}
+    for name, value in notes.items():
+        if value:
+            scribe.note(name, value, Rank.ECHO, key=child)
 
 
 def _compacted(payload: Payload, scribe: Scribe) -> None:
-    data = own_fields(payload, "compact_summary")
-    if payload.get("compact_summary"):
-        data["summary"] = payload["compact_summary"]
-    scribe.mark("compaction", data, rank=LATER)
+    names = {"trigger": "trigger", "compact_summary": "summary"}
+    scribe.mark("compaction", chosen(payload, names, names), rank=LATER)
 
 
 def _start(payload: Payload, scribe: Scribe) -> None:
-    model = {"model": payload["model"]} if payload.get("model") else {}
-    scribe.mark("start", own_fields(payload) | model, rank=Rank.ECHO)
+    data = own_fields(payload) | chosen(payload, ("model",))
+    scribe.mark("start", data, rank=Rank.ECHO)
     if payload.get("source") == "fork":
         scribe.note("forked", True, Rank.ECHO)
-    _session_title(payload, scribe)
+    scribe.notes({"title": str_of(payload.get("session_title")).strip()}, Rank.ECHO)
 
 
 def _notes(payload: Payload) -> Iterable[tuple[str, Any, int]]:
@@ -261,7 +247,7 @@ DIALECT = Dialect(
     product=NAME,
     is_own=is_payload,
     events={
-        **{name: marked(re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()) for name in EVENTS},
+        **{name: marked(snake(name)) for name in EVENTS},
         "SessionStart": _start,
         "UserPromptSubmit": _prompt,
         "PreToolUse": call,

@@ -140,11 +140,11 @@ class Reader:
             return self._read_chained(offset, data, line, kind)
         if line.session_id is not None or line.hook_event_name is not None or kind is None:
             return self._read_other(offset, data, line, moment)
-        if kind in bare.BARE:
+        if kind in bare.BARE or kind in bare.NOTES:
             key, _ = self._key(line)
             time = parse_time(line.timestamp)
             scribe = Scribe(key, self.origin.path, offset, time=time, entry=line.uuid or "")
-            bare.BARE[kind](msgspec.json.decode(data), scribe)
+            bare.read_bare(kind, msgspec.json.decode(data), scribe)
             self.tally.noise += not scribe.facts
             return scribe.facts
         if kind in CHAIN and line.uuid and (kind == "system" or b'"parentUuid"' in data):

@@ -113,10 +113,9 @@ def read_complete(event: Event, lookup: Lookup) -> None:
         text = "" if success is True and not event.rank else None
     else:
         text = plain(result)
-    details = chosen(data, _RAN, _RAN)
-    if isinstance(result, dict) and len(result) > 1:
-        shown = chosen(result, _SHOWN, _SHOWN)
-        details |= {name: value for name, value in shown.items() if value != result.get("content")}
+    shown = chosen(dict_of(result), _SHOWN, _SHOWN)
+    details = {name: value for name, value in shown.items() if value != field_of(result, "content")}
+    details |= chosen(data, _RAN, _RAN)
     binaries = field_of(result, "binaryResultsForLlm")
     event.returned(
         call=call,
