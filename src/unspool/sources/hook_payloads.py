@@ -117,12 +117,12 @@ def state_payload(
     return scribe.facts
 
 
-def own_fields(payload: Payload, *without: str) -> Payload:
+def own_fields(payload: Payload) -> Payload:
     """What only this event says."""
     return {
         name: value
         for name, value in payload.items()
-        if name not in _COMMON and name not in without and value not in (None, "", [], {})
+        if name not in _COMMON and value not in (None, "", [], {})
     }
 
 
