@@ -68,6 +68,12 @@ class Event(Scribe, kw_only=True, eq=False, gc=False):
     def number_of(self, name: str) -> int | None:
         return whole_number(self.data.get(name))
 
+    def count_for_session(self, **report: Any) -> None:
+        """What a run reports holds its sub-agents; so must what stands in for a report."""
+        if self.key != self.root:
+            self.usage(key=self.root, on="call", **report)
+            self.note("usage_includes_subagents", True, key=self.root)
+
     def chosen(self, *names: str) -> dict[str, Any]:
         """These fields of the data, as far as they are there."""
         return chosen(self.data, names)

@@ -20,7 +20,8 @@ READERS: dict[str, Callable[[Event, Lookup], None]] = {
     "session.start": session.read_start,
     "session.resume": session.read_resume,
     "session.shutdown": session.read_shutdown,
-    "session.title_changed": session.read_title,
+    # only in streams; on disk the title stands in workspace.yaml
+    "session.title_changed": lambda event, _: event.note_text("title", "title", 3),
     "session.context_changed": session.read_context_change,
     "session.compaction_complete": session.read_compaction,
     "session.handoff": session.read_handoff,
@@ -32,7 +33,8 @@ READERS: dict[str, Callable[[Event, Lookup], None]] = {
     "assistant.message": speech.read_assistant,
     "assistant.message_delta": speech.read_delta,
     "assistant.reasoning": speech.read_reasoning,
-    "assistant.turn_start": session.read_turn,
+    # a new engine call: what follows is no part of the answer before
+    "assistant.turn_start": lambda event, _: event.link(),
     "assistant.usage": session.read_usage,
     "system.message": speech.read_system,
     "system.notification": speech.read_notification,
@@ -46,7 +48,6 @@ READERS: dict[str, Callable[[Event, Lookup], None]] = {
     "tool.execution_end": tools.read_complete,  # so others call it; no version is known to
     "permission.requested": tools.read_permission,
     "permission.completed": tools.read_permission,
-    "human_response.recorded": tools.read_human_response,
     "subagent.started": session.read_agent_start,
     "subagent.completed": session.read_agent_end,
     "subagent.failed": session.read_agent_end,
@@ -64,6 +65,8 @@ FOLLOWING: dict[str, tuple[str, str]] = {
     "session.auto_mode_resolved": ("chosenModel", "model"),
     "session.mode_changed": ("newMode", "mode"),
     "subagent.configured": ("model", "model"),
+    "subagent.started": ("model", "model"),
+    "custom_agent.started": ("model", "model"),
 }
 """Events that say which model, or which mode, the messages behind them have."""
 
@@ -99,6 +102,7 @@ MARKS: dict[str, tuple[str, ...]] = {
     "subagent.configured": (
         "agent_configured", "model", "reasoningEffort", "contextTier", "multiTurn"
     ),
+    "human_response.recorded": ("human_response", "actor", "response", "requestId"),
     "abort": ("interruption", "reason"),
     # a custom agent takes over, or gives back, the conversation itself
     "subagent.selected": ("agent_selected", *_CHOICE),
@@ -135,7 +139,7 @@ _ABOUT_A_CHILD = frozenset(
     for word in ("subagent", "custom_agent")
     for what in ("started", "completed", "failed")
 )
-"""By whoever; their readers name the child."""
+"""By whoever: they name the call that started the child, and are told in its conversation."""
 
 _SHAPE = Shape(Envelope)
 _BEGINS = tuple(
@@ -172,13 +176,13 @@ def read_events(
             data = {"value": data}
         if envelope.id is None:
             envelope.id = made_id(offset, line)
-        key, call = root, data.get("parentToolCallId")
-        if (call or envelope.agentId) and kind not in _ABOUT_A_CHILD:
+        call = data.get("toolCallId" if kind in _ABOUT_A_CHILD else "parentToolCallId")
+        child = ""
+        if call or envelope.agentId:
             child = lookup.child(envelope.agentId or "", str_of(call))
             if child not in keys:
                 keys[child] = (root[0], f"{root[1]}/{child}")
-            key = keys[child]
-        event.begin(offset, envelope, data, key)
+        event.begin(offset, envelope, data, keys[child])
         if kind in FOLLOWING:
             event.note_text(*FOLLOWING[kind], on="following")
         reader = READERS.get(kind)
@@ -187,7 +191,7 @@ def read_events(
             tally.noise += not event.facts
         elif kind in MARKS:
             mark, *fields = MARKS[kind]
-            event.mark(mark, event.chosen(*(fields or data)))
+            event.mark(mark, event.chosen(*(fields or data)), event.text("toolCallId"))
         else:
             # Types grew from 27 to 163 in a year: what is not known yet is kept, and counted.
             tally.unrecognise(kind or "no type", origin.path, offset)

@@ -38,9 +38,8 @@ def read_start(event: Event, lookup: Lookup) -> None:
     event.note_text("vscodeVersion", "vscode_version", rank)
     event.notes(event.chosen(*_EFFORT), rank)
     _note_context(event, event.data.get("context"), rank)
-    parent = event.text("detachedFromSpawningParentSessionId")
-    if parent:
-        event.note("parent", {"conversation_id": parent, "kind": "handoff"})
+    if parent := event.text("detachedFromSpawningParentSessionId"):
+        event.parent(parent, "handoff")
     data = event.chosen("selectedModel", "producer", "startTime")
     event.mark("start", {**data, **_concurrent(event)}, rank=rank)
 
@@ -140,15 +139,8 @@ def read_usage(event: Event, lookup: Lookup) -> None:
     extra = chosen(data, ("duration", "timeToFirstTokenMs", "initiator", "finishReason"))
     report: dict[str, Any] = {"subject": call or event.entry, "model": model, "rank": 1, **figures}
     event.usage(on="message" if call else "call", extra=extra or None, **report)
-    if event.key != event.root and recorded is None:
-        # What a run reports holds its sub-agents; so must what stands in for a report.
-        event.usage(key=event.root, on="call", **report)
-        event.note("usage_includes_subagents", True, key=event.root)
-
-
-def read_title(event: Event, lookup: Lookup) -> None:
-    """Only in streams; on disk the title stands in workspace.yaml."""
-    event.note_text("title", "title", 3)
+    if recorded is None:
+        event.count_for_session(**report)
 
 
 def read_context_change(event: Event, lookup: Lookup) -> None:
@@ -176,12 +168,10 @@ def read_compaction(event: Event, lookup: Lookup) -> None:
 def read_handoff(event: Event, lookup: Lookup) -> None:
     """A session that goes on from one elsewhere: what it was told of that."""
     texts = (plain(event.data.get(name)) for name in ("summary", "context"))
-    text = "\n\n".join(t for t in texts if t)
-    if text:
+    if text := "\n\n".join(filter(None, texts)):
         event.message(id=event.entry, role="system", kind="injected", text=text)
-    remote = event.text("remoteSessionId")
-    if remote:
-        event.note("parent", {"conversation_id": remote, "kind": "handoff"}, 1)
+    if remote := event.text("remoteSessionId"):
+        event.parent(remote, "handoff", 1)
     event.mark("handoff", event.chosen("sourceType", "repository", "remoteSessionId", "host"))
 
 
@@ -196,40 +186,28 @@ def read_skill(event: Event, lookup: Lookup) -> None:
     event.mark("skill", data)
 
 
-def read_turn(event: Event, lookup: Lookup) -> None:
-    """A new engine call: what follows is no part of the answer before."""
-    event.link()
-
-
 # Sub-agents: their events stand in the parent's log; each is a conversation of its own
-
-
-def _child(event: Event, lookup: Lookup) -> Key:
-    return (event.root[0], f"{event.root[1]}/{lookup.child(event.agent, event.text('toolCallId'))}")
 
 
 def read_agent_start(event: Event, lookup: Lookup) -> None:
     """The parent is the session, or the sub-agent that the record names; linking finds the caller."""
-    child = _child(event, lookup)
     call, spawner = event.text("toolCallId"), event.text("parentId")
     parent = f"{event.root[1]}/{lookup.child(spawner, '')}" if spawner else event.root[1]
     name = event.text("agentDisplayName") or event.text("agentName")
     tie = {"conversation_id": parent, "tool_call_id": call or None, "name": name or None}
-    event.note("parent", tie, key=child)
-    event.note("session_id", event.root[1], key=child)
-    event.note_text("agentName", "agent", key=child)
-    event.note_text("model", "model", on="following", key=child)
+    event.note("parent", tie)
+    event.note("session_id", event.root[1])
+    event.note_text("agentName", "agent")
     data = event.chosen(
         "agentName", "agentDisplayName", "agentDescription", "agentType", "executionMode"
     )
-    event.mark("start", data, key=child)
+    event.mark("start", data)
 
 
 def read_agent_end(event: Event, lookup: Lookup) -> None:
-    child = _child(event, lookup)
     data = event.chosen(
         "error", "model", "totalToolCalls", "totalTokens", "durationMs", "cancelled"
     )
-    event.mark("end", {**data, "failed": event.type.endswith("failed")}, key=child)
-    event.note_text("agentName", "agent", 1, key=child)
-    event.note_text("model", "model", key=child)
+    event.mark("end", {**data, "failed": event.type.endswith("failed")})
+    event.note_text("agentName", "agent", 1)
+    event.note_text("model", "model")

@@ -85,12 +85,8 @@ def read_assistant(event: Event, lookup: Lookup) -> None:
     tokens = event.number_of("outputTokens")
     if tokens is not None:
         event.usage(subject=ident, completion=tokens, model=model)
-        if event.key != event.root and not event.rank:
-            # What a run reports holds its sub-agents; so must what stands in for a report.
-            event.usage(
-                key=event.root, on="call", subject=call or ident, completion=tokens, model=model
-            )
-            event.note("usage_includes_subagents", True, key=event.root)
+        if not event.rank:
+            event.count_for_session(subject=call or ident, completion=tokens, model=model)
     read_requests(event, ident, lookup)
     if event.key != event.root:
         event.link()  # older logs have no turns that tell a child's answers apart

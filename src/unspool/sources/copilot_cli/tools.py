@@ -171,11 +171,6 @@ def read_permission(event: Event, lookup: Lookup) -> None:
         event.mark("permission", event.chosen("requestId"))
 
 
-def read_human_response(event: Event, lookup: Lookup) -> None:
-    response = event.chosen("actor", "response", "requestId")
-    event.mark("human_response", response, event.text("toolCallId"))
-
-
 # Files that a call touches
 
 _OPERATIONS = {

@@ -246,7 +246,6 @@ def _read_compression(payload: SystemPayload, ident: str, scribe: Scribe) -> Non
 
 
 def _read_system(line: Line, scribe: Scribe) -> None:
-    scribe.link()
     event = (line.systemPayload or SystemPayload()).uiEvent or Event()
     # Answers have their tokens themselves, and so have those of sub-agents. What is left made a
     # summary: its `prompt_id` names no turn (`c31bd1b1…########2`).
@@ -263,6 +262,9 @@ def _read_system(line: Line, scribe: Scribe) -> None:
             cached=event.cached_content_token_count,
             reasoning=event.thoughts_token_count,
         )
+    else:
+        scribe.time = None  # the program's own figures, written when all is over
+    scribe.link()
 
 
 def _read_agent(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
