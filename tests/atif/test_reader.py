@@ -389,7 +389,7 @@ def come_back(*given: Trajectory, **options: str) -> list[Trajectory]:
 def test_a_mark_between_a_call_and_its_result_stays_there() -> None:
     call = ToolCall(id="c1", function=ToolFunction("run", "{}"))
     messages = [Message("assistant", "", tool_calls=[call]), Message("tool", "", tool_call_id="c1")]
-    marks = [Mark("truncation", 1), Mark("compaction", 1)]
+    marks = [Mark("truncation", 1), Mark("compaction", 1, data={"messages_before": 1})]
     (made,) = come_back(Trajectory("c", messages, source="cursor", marks=marks))
     assert made.marks == marks
 

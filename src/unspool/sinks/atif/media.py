@@ -19,16 +19,8 @@ JOINT = "\n\n"
 """What stands between two text parts when they are read as one text."""
 
 
-class Files:
-    """The files that go beside the documents of one family, by name."""
-
-    def __init__(self) -> None:
-        self.by_name: dict[str, bytes] = {}
-
-    def add(self, folder: str, data: bytes, suffix: str) -> str:
-        name = f"{folder}/{hashlib.sha256(data).hexdigest()}.{suffix}"
-        self.by_name[name] = data
-        return name
+Files = dict[str, bytes]
+"""The files that go beside the documents of one family, by name."""
 
 
 def to_content(
@@ -72,7 +64,8 @@ def _place(attachment: Attachment, files: Files, from_parts: bool) -> tuple[Part
     if data:
         folder = "images" if media_type.startswith("image/") else "attachments"
         guessed = suffix or (mimetypes.guess_extension(media_type) or ".bin").lstrip(".")
-        source = path = files.add(folder, data, guessed)
+        source = path = f"{folder}/{hashlib.sha256(data).hexdigest()}.{guessed}"
+        files[path] = data
     elif from_parts and attachment.path:
         source = attachment.path
     else:

@@ -20,7 +20,10 @@ from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.structs import convert
 from unspool.io.values import dict_of, dicts_of
 from unspool.prompts.outcomes import exit_code
+from unspool.reduce.totals import number_segments, number_turns
+from unspool.reduce.usage import Runs, add_model_usage
 from unspool.sinks import Family
+from unspool.sinks.atif import model
 from unspool.sinks.atif.extras import (
     CALL_WORDS,
     RESULT_WORDS,
@@ -33,37 +36,14 @@ from unspool.sinks.atif.extras import (
     utc,
 )
 from unspool.sinks.atif.media import from_content
-from unspool.sinks.atif.model import (
-    FOREIGN,
-    IDS,
-    NAMELESS,
-    NEWEST,
-    PREFIX,
-    SINCE,
-    TOTALS,
-    VERSIONS,
-    Content,
-    Document,
-    FinalMetrics,
-    Json,
-    Metrics,
-    Ref,
-    Result,
-    Step,
-    documents_in,
-    fields_of,
-    is_document,
-    older,
-    version_of,
-)
-from unspool.sinks.atif.model import ToolCall as AtifCall
+from unspool.sinks.atif.model import FOREIGN, Json, documents_in, is_document, older, version_of
 from unspool.sinks.atif.rules import check
 from unspool.sinks.atif.steps import INHERITED, LISTS, MANAGED, MANAGING, managed_kind
 from unspool.sinks.atif.versions import to_newest
-from unspool.sinks.atif.writer import Writing, derive, session_of
+from unspool.sinks.atif.writer import Writing, session_of
 from unspool.trajectory import Link, Mark, Message, ToolCall, ToolFunction, Trajectory, Usage
 
-_LABEL = re.compile(rb'"schema_version"\s*:\s*"' + PREFIX.encode())
+_LABEL = re.compile(rb'"schema_version"\s*:\s*"' + model.PREFIX.encode())
 _STEPS = re.compile(rb'"steps"\s*:\s*\[')
 MEDIA_BYTES = 64 * 1024 * 1024
 """Media files longer than this are referred to, not taken along."""
@@ -75,6 +55,9 @@ UNLAWFUL = {
 }
 """Rules that make a document none of ATIF: it is read as far as it goes, and not written back as it
 was. The others are only bad style."""
+SPARED = [("missing", "$.schema_version"), ("missing", "$.session_id"), ("no-steps", "$.steps")]
+"""Only our rules miss the label, and the run in an old document; VS Code leaves documents in which no
+step was made."""
 
 
 def claims(head: Head) -> bool:
@@ -134,22 +117,15 @@ class Reading:
         given = clean(given)
         to_newest(given)
         self.folder = folder
-        # Only our rules miss the label, and the run in an old document; VS Code leaves documents
-        # in which no step was made.
-        spared = {
-            ("missing", "$.schema_version"),
-            ("missing", "$.session_id"),
-            ("no-steps", "$.steps"),
-        }
         self.wrong = [
             finding.path
             for finding in check(given)
-            if finding.rule in UNLAWFUL and (finding.rule, finding.path) not in spared
+            if finding.rule in UNLAWFUL and (finding.rule, finding.path) not in SPARED
         ]
         """The paths of what is against the rules."""
         self.trajectories: list[Trajectory] = []
         """The document's own first, then those of its sub-agents."""
-        settled = settle(given, Document, version_of(given), {})
+        settled = settle(given, model.Document, version_of(given), {})
         self._read(settled, ident, "")
         for trajectory in self.trajectories:
             if trajectory.source == FOREIGN:
@@ -161,7 +137,7 @@ class Reading:
 
     def _read(self, given: Json, ident: str, session: str) -> list[Trajectory]:
         """The document's trajectory and those below it; `session` is that of the whole document."""
-        document: Document = convert(given, Document, [])
+        document: model.Document = convert(given, model.Document, [])
         if not document.steps:
             return []
         # The trajectory's id, the run's where it has none; never one that is taken already.
@@ -174,10 +150,12 @@ class Reading:
             messages=[],
             source=FOREIGN,
             agent=document.agent.name,
-            agent_version=None if document.agent.version == NAMELESS else document.agent.version,
+            agent_version=document.agent.version,
             session_id=document.session_id,
             tool_definitions=document.agent.tool_definitions,
         )
+        if trajectory.agent_version == model.NAMELESS:
+            trajectory.agent_version = None
         self.trajectories.append(trajectory)
         fill(trajectory, *split(document.extra))
         session = session or session_of(trajectory)
@@ -201,18 +179,25 @@ class Reading:
                 child.parent = Link(own, tool_call_id=ties[child.conversation_id].tool_call_id)
             trajectory.children = list(ties.values()) or None
             trajectory.marks = reader.marks or None
-            final = document.final_metrics or FinalMetrics()
-            reported = Usage(**{name: getattr(final, total) for total, name in TOTALS.items()})
+            final = document.final_metrics or model.FinalMetrics()
+            reported = Usage(
+                **{name: getattr(final, total) for total, name in model.TOTALS.items()}
+            )
             trajectory.usage = reported if reported != Usage() else None
-        derive(trajectory)
+            times = [message.timestamp for message in trajectory.messages if message.timestamp]
+            trajectory.started_at = min(times, default=None)
+            trajectory.ended_at = max(times, default=None)
+            add_model_usage(trajectory, Runs())
+        number_turns(trajectory.messages)
+        number_segments(trajectory)
         if trajectory.source == FOREIGN and not self.wrong:
-            writing = Writing(Family(trajectory, tuple(below)), NEWEST, session=session)
+            writing = Writing(Family(trajectory, tuple(below)), model.NEWEST, session=session)
             _keep_difference(trajectory, reader.heads, writing.build(writing.root), given)
             order = [child.conversation_id for child in children]
             keep_residue(trajectory, children=order if len(order) > 1 else None)
         return [trajectory, *below]
 
-    def resolve(self, ref: Ref, embedded: dict[str, str]) -> str:
+    def resolve(self, ref: model.Ref, embedded: dict[str, str]) -> str:
         """The id of the conversation that a reference means."""
         if ref.trajectory_id:
             return embedded.get(ref.trajectory_id, ref.trajectory_id)
@@ -244,23 +229,24 @@ class Reading:
 def settle(given: Json, kind: type[msgspec.Struct], version: str, above: Json) -> Json:
     """A copy of an object in which the keys that ATIF does not know stand in the nearest `extra`.
     Those of an object that has none go to the one `above`."""
-    fields = fields_of(kind)
+    fields = model.fields_of(kind)
     settled = {key: value for key, value in given.items() if key in fields}
     strays = {key: value for key, value in given.items() if key not in fields}
-    for name, value in settled.items():
-        struct = fields[name].struct
-        if struct is None:
-            continue
+
+    def settle_in(value: Any, struct: type[msgspec.Struct], place: str) -> Any:
+        if isinstance(value, list):
+            return [settle_in(item, struct, f"{place}.{n}") for n, item in enumerate(value)]
+        if not isinstance(value, dict):
+            return value
         below: Json = {}
-        if isinstance(value, dict):
-            settled[name] = settle(value, struct, version, below)
-        elif isinstance(value, list):
-            settled[name] = [
-                settle(item, struct, version, below) if isinstance(item, dict) else item
-                for item in value
-            ]
-        strays |= {f"{name}.{key}": item for key, item in below.items()}
-    since = SINCE.get(kind.__name__, {}).get("extra", VERSIONS[0])
+        inner = settle(value, struct, version, below)
+        strays.update({f"{place}.{key}": item for key, item in below.items()})
+        return inner
+
+    for name, value in settled.items():
+        if (struct := fields[name].struct) is not None:
+            settled[name] = settle_in(value, struct, name)
+    since = model.SINCE.get(kind.__name__, {}).get("extra", model.VERSIONS[0])
     if strays and "extra" in fields and not older(version, since):
         settled["extra"] = {**strays, **dict_of(settled.get("extra"))}
     else:
@@ -281,7 +267,7 @@ def _keep_difference(
     told = {"schema_version", "steps"}
     if "subagent_trajectories" in written:
         told.add("subagent_trajectories")
-    if older(version, IDS):
+    if older(version, model.IDS):
         told.add("trajectory_id")
     changes = difference(
         {key: value for key, value in written.items() if key not in told},
@@ -300,7 +286,7 @@ class MessageReader:
         self,
         reading: Reading,
         trajectory: Trajectory,
-        document: Document,
+        document: model.Document,
         embedded: dict[str, str],
     ) -> None:
         self.reading = reading
@@ -316,7 +302,7 @@ class MessageReader:
         for step in document.steps:
             self._step(step)
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: model.Step) -> None:
         extra, rest = split(step.extra)
         managed = extra.get(MANAGING)
         if rest.pop("mark", None):
@@ -347,7 +333,7 @@ class MessageReader:
         self.heads.append(message)
         self._results(step, results, calls)
 
-    def _is_summary(self, step: Step, managed: Any) -> bool:
+    def _is_summary(self, step: model.Step, managed: Any) -> bool:
         """By the convention, a replacing compaction has the new context as its observation."""
         return (
             step.source == "system"
@@ -359,7 +345,7 @@ class MessageReader:
         )
 
     def _results(
-        self, step: Step, results: list[Result], calls: list[tuple[str, ToolCall]]
+        self, step: model.Step, results: list[model.Result], calls: list[tuple[str, ToolCall]]
     ) -> None:
         for result in results:
             call = next((call for ident, call in calls if ident == result.source_call_id), None)
@@ -378,7 +364,9 @@ class MessageReader:
             if self.is_foreign and kept:
                 keep_residue(message, refs=kept)
 
-    def _refs(self, refs: list[Ref], call: ToolCall | None) -> Iterator[tuple[str, Ref]]:
+    def _refs(
+        self, refs: list[model.Ref], call: ToolCall | None
+    ) -> Iterator[tuple[str, model.Ref]]:
         """Ties a call to the sub-agents that its result refers to; gives the references that nobody
         could write without knowing them: those to other files, and those of no call."""
         for ref in refs:
@@ -394,8 +382,8 @@ class MessageReader:
     def _add(
         self,
         message: Message,
-        step: Step,
-        content: Content,
+        step: model.Step,
+        content: model.Content,
         extra: Json,
         rest: Json,
         words: Words | None = None,
@@ -417,7 +405,7 @@ class MessageReader:
         self.messages.append(message)
 
 
-def _call(call: AtifCall) -> ToolCall:
+def _call(call: model.ToolCall) -> ToolCall:
     extra, rest = split(call.extra)
     raw = call.arguments.get("raw") if rest.pop("raw", None) else None
     arguments = raw if isinstance(raw, str) else msgspec.json.encode(call.arguments).decode()
@@ -425,14 +413,14 @@ def _call(call: AtifCall) -> ToolCall:
     return fill(ToolCall(id=call.tool_call_id, function=function), extra, rest, CALL_WORDS)
 
 
-def _usage(metrics: Metrics | None, count: int | None) -> Usage | None:
+def _usage(metrics: model.Metrics | None, count: int | None) -> Usage | None:
     if metrics is None:
         return None
     extra, rest = split(metrics.extra)
     for name in LISTS:
         if getattr(metrics, name) is not None:
             extra[name] = getattr(metrics, name)
-    figures = {name: getattr(metrics, name) for name in TOTALS.values()}
+    figures = {name: getattr(metrics, name) for name in model.TOTALS.values()}
     usage = Usage(**figures, requests=count if count is not None and count > 1 else None)
     fill(usage, extra, rest, USAGE_WORDS)
     return usage if usage != Usage() else None

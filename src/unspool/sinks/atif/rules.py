@@ -74,43 +74,44 @@ def check_file(path: Path) -> list[Finding]:
 
 def check(document: Any, folder: Path | None = None) -> list[Finding]:
     """All findings on a document; with its folder, also on the files that it names."""
-    findings: dict[Finding, None] = {}
-    # Numbers and texts that are no JSON, wherever they stand.
-    waiting = [(document, "$")]
-    while waiting:
-        item, path = waiting.pop()
-        at, wrong = clean_text(path), None
-        if isinstance(item, dict):
-            for key in item:
-                if _SURROGATE.search(key):
-                    wrong = Finding("error", "lone-surrogate", at, f"in the key {key!a}")
-            waiting += [(below, f"{path}.{key}") for key, below in reversed(item.items())]
-        elif isinstance(item, list):
-            waiting += [(item[n], f"{path}[{n}]") for n in reversed(range(len(item)))]
-        elif isinstance(item, float) and not math.isfinite(item):
-            wrong = Finding("error", "not-finite", at, f"{item} is no JSON number")
-        elif isinstance(item, str) and not item.isascii() and _SURROGATE.search(item):
-            message = "half of a character pair, which no UTF-8 can hold"
-            wrong = Finding("error", "lone-surrogate", at, message)
-        if wrong is not None:
-            findings[wrong] = None
-    _Check(document, "$", folder, findings, embedded=False)
-    return sorted(findings, key=lambda finding: finding.level)  # errors first
+    checking = _Check(folder)
+    checking.check_values(document)
+    checking.check_document(document, "$")
+    return sorted(checking.findings, key=lambda finding: finding.level)  # errors first
 
 
 class _Check:
-    """One document, gone through from top to bottom; those embedded in it by another of this."""
+    """One document, gone through from top to bottom, and then those embedded in it."""
 
-    def __init__(
-        self,
-        document: Any,
-        path: str,
-        folder: Path | None,
-        findings: dict[Finding, None],
-        embedded: bool,
-    ) -> None:
+    def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self.findings = findings
+        self.findings: dict[Finding, None] = {}
+
+    def error(self, rule: str, path: str, message: str, level: Level = "error") -> None:
+        # A document's own keys stand in paths, and may be what no output can hold.
+        self.findings[Finding(level, rule, clean_text(path), clean_text(message))] = None
+
+    def warning(self, rule: str, path: str, message: str) -> None:
+        self.error(rule, path, message, "warning")
+
+    def check_values(self, document: Any) -> None:
+        """Numbers and texts that are no JSON, wherever they stand."""
+        waiting = [(document, "$")]
+        while waiting:
+            item, path = waiting.pop()
+            if isinstance(item, dict):
+                for key in filter(_SURROGATE.search, item):
+                    self.error("lone-surrogate", path, f"in the key {key!a}")
+                waiting += [(below, f"{path}.{key}") for key, below in reversed(item.items())]
+            elif isinstance(item, list):
+                waiting += [(item[n], f"{path}[{n}]") for n in reversed(range(len(item)))]
+            elif isinstance(item, float) and not math.isfinite(item):
+                self.error("not-finite", path, f"{item} is no JSON number")
+            elif isinstance(item, str) and not item.isascii() and _SURROGATE.search(item):
+                message = "half of a character pair, which no UTF-8 can hold"
+                self.error("lone-surrogate", path, message)
+
+    def check_document(self, document: Any, path: str, embedded: bool = False) -> None:
         label = field_of(document, "schema_version")
         self.version = version_of(document)
         self._fields(document, path, model.Document)
@@ -139,7 +140,21 @@ class _Check:
             self._step(step, number, f"{path}.steps[{number}]")
         if isinstance(document.get("final_metrics"), dict):
             self._final(document["final_metrics"], f"{path}.final_metrics")
-        # Sub-agents and what refers to them, and the files that the document names.
+        self._ties(document, path)
+        for at, media in self.media:
+            if media.startswith("data:"):
+                self.error("data-uri", at, "ATIF refers to media files and holds no media itself")
+            elif not self._exists(media):
+                self.error("missing-media", at, f"the file {media!r} is not there")
+        following = document.get("continued_trajectory_ref")
+        if isinstance(following, str) and not self._exists(following):
+            at = f"{path}.continued_trajectory_ref"
+            self.warning("missing-continuation", at, f"{following!r} is not there")
+        for number, sub in enumerate(list_of(document.get("subagent_trajectories"))):
+            self.check_document(sub, f"{path}.subagent_trajectories[{number}]", embedded=True)
+
+    def _ties(self, document: Json, path: str) -> None:
+        """Sub-agents and what refers to them."""
         places: dict[str, str] = {}
         for number, sub in enumerate(list_of(document.get("subagent_trajectories"))):
             at = f"{path}.subagent_trajectories[{number}]"
@@ -151,38 +166,18 @@ class _Check:
                 self.error("duplicate-trajectory", f"{at}.trajectory_id", message)
             else:
                 places[ident] = at
-        referred: set[str] = set()
         for at, ref in self.refs:
             ident, file = ref.get("trajectory_id"), ref.get("trajectory_path")
-            if isinstance(ident, str):
-                referred.add(ident)
-                if ident not in places and not file:
-                    message = f"{ident!r} is not embedded here"
-                    self.error("dangling-reference", f"{at}.trajectory_id", message)
+            if isinstance(ident, str) and ident not in places and not file:
+                message = f"{ident!r} is not embedded here"
+                self.error("dangling-reference", f"{at}.trajectory_id", message)
             if isinstance(file, str) and not self._exists(file):
                 message = f"the file {file!r} is not there"
                 self.error("missing-file", f"{at}.trajectory_path", message)
+        referred = [ref.get("trajectory_id") for _, ref in self.refs]
         for ident, at in places.items():
             if ident not in referred:
                 self.warning("unreferred", at, f"no result refers to the sub-agent {ident!r}")
-        for at, media in self.media:
-            if media.startswith("data:"):
-                self.error("data-uri", at, "ATIF refers to media files and holds no media itself")
-            elif not self._exists(media):
-                self.error("missing-media", at, f"the file {media!r} is not there")
-        following = document.get("continued_trajectory_ref")
-        if isinstance(following, str) and not self._exists(following):
-            at = f"{path}.continued_trajectory_ref"
-            self.warning("missing-continuation", at, f"{following!r} is not there")
-        for number, sub in enumerate(list_of(document.get("subagent_trajectories"))):
-            _Check(sub, f"{path}.subagent_trajectories[{number}]", folder, findings, embedded=True)
-
-    def error(self, rule: str, path: str, message: str, level: Level = "error") -> None:
-        # A document's own keys stand in paths, and may be what no output can hold.
-        self.findings[Finding(level, rule, clean_text(path), clean_text(message))] = None
-
-    def warning(self, rule: str, path: str, message: str) -> None:
-        self.error(rule, path, message, "warning")
 
     def _fields(self, value: Any, path: str, kind: type[msgspec.Struct]) -> None:
         """The fields of one object, and of those in it, by the structs of the format."""
@@ -325,25 +320,27 @@ class _Check:
             file, media_type = field_of(source, "path"), field_of(source, "media_type")
             if isinstance(file, str):
                 self.media.append((f"{at}.source.path", file))
-            if kind == "text":
-                if part.get("text") is None:
-                    self.error("missing", f"{at}.text", "required in a text part")
-                if source is not None:
-                    self.error("wrong-part", f"{at}.source", "not allowed in a text part")
-            elif kind in ("image", "audio"):
-                if kind == "audio":
-                    self._since(model.AUDIO, at)
-                elif "duration_sec" in dict_of(source):
-                    self.error("unknown-field", f"{at}.source.duration_sec", "not a field of ATIF")
-                if part.get("text") is not None:
-                    self.error("wrong-part", f"{at}.text", f"not allowed in an {kind} part")
-                if source is None:
-                    self.error("missing", f"{at}.source", f"required in an {kind} part")
-                if isinstance(media_type, str) and not is_media_type(media_type, kind):
-                    message = f"{media_type!r} is no {kind} type of ATIF"
-                    self.error("media-type", f"{at}.source.media_type", message)
-            elif kind is not None:
-                self.error("wrong-part", f"{at}.type", "is not text, image or audio")
+            if kind not in ("text", "image", "audio"):
+                if kind is not None:
+                    self.error("wrong-part", f"{at}.type", "is not text, image or audio")
+                continue
+            needed, forbidden = ("text", "source") if kind == "text" else ("source", "text")
+            if part.get(needed) is None:
+                self.error("missing", f"{at}.{needed}", f"required in a part of type {kind}")
+            if part.get(forbidden) is not None:
+                message = f"not allowed in a part of type {kind}"
+                self.error("wrong-part", f"{at}.{forbidden}", message)
+            if kind == "audio":
+                self._since(model.AUDIO, at)
+            elif "duration_sec" in dict_of(source):
+                self.error("unknown-field", f"{at}.source.duration_sec", "not a field of ATIF")
+            if (
+                kind != "text"
+                and isinstance(media_type, str)
+                and not is_media_type(media_type, kind)
+            ):
+                message = f"{media_type!r} is no {kind} type of ATIF"
+                self.error("media-type", f"{at}.source.media_type", message)
 
     def _metrics(self, metrics: Json, path: str) -> None:
         self._cached(metrics, path, "")

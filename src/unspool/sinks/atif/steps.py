@@ -12,23 +12,10 @@ from typing import Any
 
 from unspool.io.values import parse_object
 from unspool.prompts.outcomes import exit_code
+from unspool.sinks.atif import model
 from unspool.sinks.atif.extras import CALL_WORDS, RESULT_WORDS, USAGE_WORDS, gather, residue_of, utc
 from unspool.sinks.atif.media import Files, to_content
-from unspool.sinks.atif.model import (
-    FOREIGN,
-    NAMELESS,
-    OURS,
-    TOTALS,
-    Content,
-    FinalMetrics,
-    Metrics,
-    Observation,
-    Ref,
-    Result,
-    Source,
-    Step,
-)
-from unspool.sinks.atif.model import ToolCall as AtifCall
+from unspool.sinks.atif.model import FOREIGN, NAMELESS, OURS, TOTALS, Content, Ref
 from unspool.trajectory import Mark, Message, ToolCall, Trajectory, Usage
 
 MANAGING = "context_management"
@@ -42,11 +29,13 @@ MANAGED = {
 INHERITED = "agent-default"
 """Where a message has its model from when its step named none: from the document's agent."""
 
-SOURCES: dict[str, Source] = {"system": "system", "user": "user", "assistant": "agent"}
+SOURCES: dict[str, model.Source] = {"system": "system", "user": "user", "assistant": "agent"}
 
-_PLACED = frozenset({"role", "content", "tool_calls", "timestamp", "copied", "attachments"})
+_PLACED = frozenset(
+    {"role", "content", "tool_calls", "timestamp", "turn", "segment", "copied", "attachments"}
+)
 _AGENT_PLACED = _PLACED | {"model", "thinking", "usage"}
-_RESULT_PLACED = frozenset({"role", "content", "tool_call_id", "copied", "attachments"})
+_RESULT_PLACED = _PLACED - {"tool_calls", "timestamp"} | {"tool_call_id"}
 _CALL_PLACED = frozenset({"id", "function"})
 
 
@@ -71,7 +60,7 @@ class StepWriter:
         self.embedded = embedded
         self.referred: set[str] = set()
         """The sub-agents that results refer to."""
-        self.steps: list[Step] = []
+        self.steps: list[model.Step] = []
         self.places: list[int | None] = []
         """For every step the message that it was made from."""
 
@@ -90,10 +79,10 @@ class StepWriter:
             if message.role != "tool":
                 self._add(index, self._step(message, results[index]))
             elif results[index]:  # its own home: no call and no message to stand with
-                step = Step(
+                step = model.Step(
                     source="system",
                     timestamp=utc(message.timestamp),
-                    observation=Observation([self._result(message, {}, message.copied)]),
+                    observation=model.Observation([self._result(message, {}, message.copied)]),
                     is_copied_context=message.copied or None,
                     extra={OURS: {"result": True}},
                 )
@@ -101,14 +90,14 @@ class StepWriter:
         for mark in marks[len(messages)]:
             self._add(None, _boundary(mark))
 
-    def _add(self, place: int | None, step: Step) -> None:
+    def _add(self, place: int | None, step: model.Step) -> None:
         step.step_id = len(self.steps) + 1
         self.steps.append(step)
         self.places.append(place)
 
-    def _step(self, message: Message, results: list[Message]) -> Step:
+    def _step(self, message: Message, results: list[Message]) -> model.Step:
         content, more = self._content(message)
-        step = Step(
+        step = model.Step(
             source=SOURCES[message.role],
             message=content,
             timestamp=utc(message.timestamp),
@@ -116,13 +105,13 @@ class StepWriter:
         )
         extra = dict(message.extra or {})
         called: dict[str, list[str]] = defaultdict(list)
-        observed: list[Result] = []
+        observed: list[model.Result] = []
         if is_summary(message):
             step.source, step.message = "system", ""
             extra = {MANAGING: MANAGED["compaction"], **extra}
             if message.role != "user":
                 more["role"] = message.role
-            observed.append(Result(content=content))
+            observed.append(model.Result(content=content))
             placed = _PLACED | {"kind"}
         elif message.role == "assistant":
             placed = _AGENT_PLACED
@@ -138,20 +127,22 @@ class StepWriter:
             step.tool_calls = self._calls(message.tool_calls or [], called) or None
         else:
             placed = _PLACED - {"tool_calls"}
+        if self.is_foreign:
+            placed |= {"typed", "kind"}  # which we find out, and no document says
         step.extra = gather(message, extra, placed, **more)
         observed += [self._result(result, called, message.copied) for result in results]
         # A sub-agent whose call has no result yet is still told of.
         for ident, waiting in called.items():
             if waiting and (refs := self._started_by(ident)):
-                observed.append(Result(waiting[0], subagent_trajectory_ref=refs))
+                observed.append(model.Result(waiting[0], subagent_trajectory_ref=refs))
         if observed:
-            step.observation = Observation(observed)
+            step.observation = model.Observation(observed)
         return step
 
-    def _calls(self, calls: list[ToolCall], called: dict[str, list[str]]) -> list[AtifCall]:
+    def _calls(self, calls: list[ToolCall], called: dict[str, list[str]]) -> list[model.ToolCall]:
         """The calls, each under an id of its own: `called` gets them by the id that results name."""
         placed = _CALL_PLACED | {"child_id"} if self.is_foreign else _CALL_PLACED
-        made: dict[str, AtifCall] = {}
+        made: dict[str, model.ToolCall] = {}
         for number, call in enumerate(calls, 1):
             ident = base = call.id or f"call-{number}"
             count = 2
@@ -167,10 +158,10 @@ class StepWriter:
             if arguments is None:
                 arguments, more["raw"] = {"raw": call.arguments}, True
             extra = gather(call, call.extra, placed, CALL_WORDS, **more)
-            made[ident] = AtifCall(ident, call.name or NAMELESS, arguments, extra)
+            made[ident] = model.ToolCall(ident, call.name or NAMELESS, arguments, extra)
         return list(made.values())
 
-    def _result(self, message: Message, called: dict[str, list[str]], copied: bool) -> Result:
+    def _result(self, message: Message, called: dict[str, list[str]], copied: bool) -> model.Result:
         """A result; `called` are the calls of its step, `copied` is what the step says.
 
         The k-th result with an id answers the k-th call with it. One too many stands in the step
@@ -197,7 +188,7 @@ class StepWriter:
         if ident is not None:
             words = {word: name for word, name in words.items() if word != "tool_call_id"}
         only_ended = not content and extra.get("bare")  # it is not known with what
-        return Result(
+        return model.Result(
             source_call_id=ident,
             content=None if only_ended else content,
             subagent_trajectory_ref=refs or None,
@@ -224,12 +215,14 @@ def _tells(messages: list[Message], kind: str) -> bool:
     return False
 
 
-def _boundary(mark: Mark) -> Step:
+def _boundary(mark: Mark) -> model.Step:
     text = next((t for n in ("summary", "text") if (t := (mark.data or {}).get(n))), None)
-    return Step(
+    return model.Step(
         source="system",
         timestamp=utc(mark.timestamp),
-        observation=Observation([Result(content=text)]) if isinstance(text, str) else None,
+        observation=model.Observation([model.Result(content=text)])
+        if isinstance(text, str)
+        else None,
         extra={MANAGING: MANAGED[mark.kind], OURS: {"mark": mark.kind}},
     )
 
@@ -290,11 +283,11 @@ def to_definition(definition: dict[str, Any]) -> dict[str, Any]:
 LISTS = ("prompt_token_ids", "completion_token_ids", "logprobs")
 
 
-def build_metrics(usage: Usage | None) -> Metrics | None:
+def build_metrics(usage: Usage | None) -> model.Metrics | None:
     """A step's metrics. A figure that cannot be true stays out of them, and in `extra`."""
     if usage is None:
         return None
-    metrics = Metrics()
+    metrics = model.Metrics()
     untrue: dict[str, Any] = {}
     for name in TOTALS.values():
         value = getattr(usage, name)
@@ -310,7 +303,7 @@ def build_metrics(usage: Usage | None) -> Metrics | None:
         if isinstance(extra.get(name), list):
             setattr(metrics, name, extra.pop(name))
     metrics.extra = gather(usage, extra, frozenset(TOTALS.values()), USAGE_WORDS, **untrue)
-    return metrics if metrics != Metrics() else None
+    return metrics if metrics != model.Metrics() else None
 
 
 def call_count(message: Message) -> int | None:
@@ -324,13 +317,15 @@ def call_count(message: Message) -> int | None:
     return None if message.kind is not None else 1
 
 
-def total(steps: list[Step], reported: Usage | None, below: float | None) -> FinalMetrics:
+def total(
+    steps: list[model.Step], reported: Usage | None, below: float | None
+) -> model.FinalMetrics:
     """The sums of the steps that are not copied; what no step tells, as it was reported.
 
     `below` is the cost of the sub-agents, which ATIF counts into the total.
     """
     own = [step.metrics for step in steps if step.metrics and not step.is_copied_context]
-    final = FinalMetrics(total_steps=len(steps))
+    final = model.FinalMetrics(total_steps=len(steps))
     disagreeing: dict[str, Any] = {}
     for total_name, name in TOTALS.items():
         values = [value for metrics in own if (value := getattr(metrics, name)) is not None]

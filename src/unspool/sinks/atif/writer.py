@@ -8,31 +8,15 @@ import msgspec
 
 from unspool.errors import UsageError
 from unspool.io.packing import encode_json
-from unspool.reduce.totals import count_modes, number_segments, number_turns
-from unspool.reduce.usage import Runs, add_model_usage
 from unspool.sinks import Family, Options, Piece, safe_name, unique_names
+from unspool.sinks.atif import model
 from unspool.sinks.atif.extras import gather, residue_of, restore
 from unspool.sinks.atif.media import Files
-from unspool.sinks.atif.model import (
-    AUDIO,
-    DEFAULT,
-    FOREIGN,
-    IDS,
-    NAMELESS,
-    NEWEST,
-    PREFIX,
-    VERSIONS,
-    Agent,
-    Document,
-    Json,
-    Ref,
-    Step,
-    older,
-)
+from unspool.sinks.atif.model import FOREIGN, IDS, NAMELESS, Json, older
 from unspool.sinks.atif.steps import StepWriter, has_steps, to_definition, total
 from unspool.sinks.atif.versions import to_version
 from unspool.sinks.jsonl import drop_bytes
-from unspool.trajectory import Message, Trajectory
+from unspool.trajectory import Trajectory
 
 SUFFIX = ".trajectory.json"
 
@@ -43,7 +27,7 @@ def write(family: Family, options: Options) -> Iterator[Piece]:
     writing = Writing(family, version, str(options.get("subagents") or "embedded"))
     for name, document in writing.documents():
         yield Piece(name, msgspec.json.format(encode_json(document), indent=2) + b"\n")
-    for name, data in writing.files.by_name.items():
+    for name, data in writing.files.items():
         yield Piece(name, data)
 
 
@@ -83,11 +67,11 @@ class Writing:
         subagents: str = "embedded",
         session: str | None = None,
     ) -> None:
-        if version is not None and version not in VERSIONS:
-            raise UsageError(f"ATIF version {version}: known are {', '.join(VERSIONS)}")
+        if version is not None and version not in model.VERSIONS:
+            raise UsageError(f"ATIF version {version}: known are {', '.join(model.VERSIONS)}")
         if subagents not in ("embedded", "files"):
             raise UsageError(f"sub-agents {subagents}: either embedded or files")
-        self.files = Files()
+        self.files: Files = {}
         self.root = plant(family)
         self.version = version or _needed(self.root)
         self.in_files = subagents == "files" or older(self.version, IDS)
@@ -108,7 +92,7 @@ class Writing:
 
     def build(self, node: Node, inside: bool = False) -> Json:
         """The document of a node that has steps; its sub-agents are in it, or set apart."""
-        refs: dict[str, Ref] = {}
+        refs: dict[str, model.Ref] = {}
         started: dict[str, list[str]] = defaultdict(list)
         embedded: list[Json] = []
         costs: dict[str, float] = {}
@@ -119,7 +103,7 @@ class Writing:
                 costs[child.id] = cost
             if call is not None:
                 started[call].append(child.id)
-            ref = refs[child.id] = Ref(session_id=below.get("session_id"))
+            ref = refs[child.id] = model.Ref(session_id=below.get("session_id"))
             if not older(self.version, IDS):
                 ref.trajectory_id = below.get("trajectory_id") or child.id
             if self.in_files:
@@ -127,13 +111,13 @@ class Writing:
                 self._apart.append((ref.trajectory_path, below))
             else:
                 embedded.append(below)
-        trajectory = without_derived(node.trajectory)
+        trajectory = node.trajectory
         writer = StepWriter(trajectory, self.files, refs, started, embedded=not self.in_files)
         writer.build()
         # The cost of the sub-agents that the document holds or refers to: no other adds up.
         counted = [c for child, c in costs.items() if not self.in_files or child in writer.referred]
         below_usd = sum(counted) if counted else None
-        plain = self._document(node.trajectory, trajectory, writer.steps, below_usd)
+        plain = self._document(trajectory, writer.steps, below_usd)
         document: Json = msgspec.to_builtins(plain)
         # What the trajectory keeps of the document that it was read from.
         kept = residue_of(trajectory.extra)
@@ -147,7 +131,7 @@ class Writing:
         # An id that the document did without may be needed where it goes now.
         if inside:
             document.setdefault("trajectory_id", node.id)
-        if self.version not in (NEWEST, kept.version):
+        if self.version not in (model.NEWEST, kept.version):
             to_version(document, self.version)
         if older(self.version, IDS):
             document.pop("trajectory_id", None)
@@ -155,12 +139,8 @@ class Writing:
         return document
 
     def _document(
-        self,
-        whole: Trajectory,
-        trajectory: Trajectory,
-        steps: list[Step],
-        below_usd: float | None,
-    ) -> Document:
+        self, trajectory: Trajectory, steps: list[model.Step], below_usd: float | None
+    ) -> model.Document:
         """At the newest version, without its sub-agents, which cost `below_usd`."""
         placed, more = _PLACED, {}
         if trajectory.source == FOREIGN:
@@ -171,7 +151,7 @@ class Writing:
         parent = trajectory.parent
         is_fork = parent is not None and parent.kind != "subagent"  # and so a run of its own
         session = session_of(trajectory) if is_fork else self.session
-        primary = (whole.model_usage or {}).get("primary_model")
+        primary = (trajectory.model_usage or {}).get("primary_model")
         models = (m.model for m in trajectory.messages if m.role == "assistant" and m.model)
         # What a reader of the document must know about its figures.
         notes: list[str] = []
@@ -183,11 +163,11 @@ class Writing:
             )
         if trajectory.partial:
             notes.append(f"Known to be incomplete: {'; '.join(trajectory.partial)}.")
-        return Document(
-            schema_version=PREFIX + self.version,
+        return model.Document(
+            schema_version=model.PREFIX + self.version,
             session_id=trajectory.session_id or session or NAMELESS,
             trajectory_id=trajectory.conversation_id or NAMELESS,
-            agent=Agent(
+            agent=model.Agent(
                 name=trajectory.agent or trajectory.source or NAMELESS,
                 version=trajectory.agent_version or NAMELESS,
                 model_name=primary if isinstance(primary, str) and primary else next(models, None),
@@ -203,7 +183,10 @@ class Writing:
 _PLACED = frozenset(
     {"conversation_id", "messages", "agent", "agent_version", "session_id", "tool_definitions"}
 )
-_DERIVED = {"source", "file_path", "origins", "usage", "marks", "children", "parent"}
+_DERIVED = {
+    *("source", "file_path", "origins", "usage", "marks", "children", "parent"),
+    *("started_at", "ended_at", "model_usage", "context"),
+}
 """What somebody else's document tells by its steps, figures and references, or not at all."""
 
 
@@ -234,7 +217,7 @@ def _needed(root: Node) -> str:
         for message in node.trajectory.messages
         for attachment in message.attachments or ()
     )
-    return AUDIO if any(sounds) else DEFAULT
+    return model.AUDIO if any(sounds) else model.DEFAULT
 
 
 def plant(family: Family) -> Node:
@@ -284,55 +267,3 @@ def _ties(trajectories: list[Trajectory]) -> dict[str, dict[str, str | None]]:
             parent = trajectory.parent
             tie(parent.conversation_id, trajectory.conversation_id, parent.tool_call_id)
     return ties
-
-
-def derive(trajectory: Trajectory) -> None:
-    """Fill in what follows from the messages, where it is not known already."""
-    messages = trajectory.messages
-    if all(message.turn is None for message in messages):
-        number_turns(messages)
-    if not any(message.segment for message in messages):
-        number_segments(trajectory)
-    if not trajectory.mode_distribution and not trajectory.metadata:
-        count_modes(trajectory)
-    times = [message.timestamp for message in messages if message.timestamp]
-    trajectory.started_at = trajectory.started_at or min(times, default=None)
-    trajectory.ended_at = trajectory.ended_at or max(times, default=None)
-    if trajectory.model_usage is None:
-        add_model_usage(trajectory, Runs())
-
-
-def without_derived(trajectory: Trajectory) -> Trajectory:
-    """A copy in which what `derive` would find is absent; its messages are copies too."""
-    bare = msgspec.structs.replace(
-        trajectory,
-        messages=[_bare(message) for message in trajectory.messages],
-        started_at=None,
-        ended_at=None,
-        model_usage=None,
-    )
-    if trajectory.source == FOREIGN:
-        # No foreign document says what was typed, what is injected, what the context was: we do.
-        bare.context = {
-            k: v for k, v in bare.context.items() if not k.startswith("message_context")
-        }
-        for message in bare.messages:
-            message.typed = None
-            if message.kind != "summary":
-                message.kind = None
-    again = msgspec.structs.replace(bare, messages=[_bare(m) for m in bare.messages])
-    derive(again)
-    for name in ("started_at", "ended_at", "model_usage"):
-        value = getattr(trajectory, name)
-        if value is not None and value != getattr(again, name):
-            setattr(bare, name, value)
-    for name in ("turn", "segment"):
-        numbers = [getattr(message, name) for message in trajectory.messages]
-        if numbers != [getattr(message, name) for message in again.messages]:
-            for copy, number in zip(bare.messages, numbers, strict=True):
-                setattr(copy, name, number)
-    return bare
-
-
-def _bare(message: Message) -> Message:
-    return msgspec.structs.replace(message, turn=None, segment=0)
