@@ -9,7 +9,6 @@ The model answers in rounds; the person sees one row of parts. Three things may 
 """
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -22,8 +21,6 @@ from unspool.sources.vscode_chat.prompts import thinking_text
 from unspool.sources.vscode_chat.uris import name_of, uri_of
 
 _WORD = re.compile(r"\w")
-_ROUNDS_AHEAD = 8
-"""So many rounds ahead of the current one words are looked for."""
 
 
 class Edit(msgspec.Struct):
@@ -208,39 +205,43 @@ class Answer:
         for home in reversed(self._homes):
             self._following.append(home if home >= 0 else self._following[-1])
         self._following.reverse()
+        self._texts = [step.text for step in steps]
+        self._thoughts = [step.own_thinking for step in steps]
         self._caller: tools.Joined | None = None
         """The call that the edits here say they are of."""
-        links: list[Kept] = []
-        item: Any
         for number, item in enumerate(flow):
             if places:
                 self._go(places[number])
-            kind = type(item)
-            if kind is Kept and item.text:
-                if self.by_rounds or not item.plain:
-                    links.append(item)
-                continue
-            if kind is Words:
-                # A link may be the first that a round says: only the words behind it tell of which.
-                self._take_words(item)
-            if links:
-                self._keep_links(links)
-                links = []
-            if kind is Tool:
+            if isinstance(item, Tool):
                 self._take_tool(item)
-            elif kind is Thought:
+            elif isinstance(item, Thought):
                 self._take_thought(item)
-            elif kind is Kept:
+            elif isinstance(item, Words):
+                self._take_words(item)
+            elif not item.text:
                 self._keep(item.part)
-        self._keep_links(links)
+            elif self.by_rounds:
+                self._go(min(self._first(), self._bound()))
+                self._keep(item.part)
+            elif not item.plain:
+                self._keep(item.part)
 
-    def _keep_links(self, links: list[Kept]) -> None:
-        for link in links:
-            if self.by_rounds and self._seen:
-                # No words behind it: the next round that names the file says it.
-                name = link.text[1:].partition("](")[0]
-                self._next_with(name, _text)
-            self._keep(link.part)
+    def _first(self) -> int:
+        """The message that may speak now: once one has called, it is the next."""
+        return self._now + (self.by_rounds and self._seen > 0)
+
+    def _bound(self) -> int:
+        """The message of the next tool part: nothing before it is of a later one."""
+        return max(self._now, self._following[self._passed])
+
+    def _find(self, text: str, told: list[str]) -> int | None:
+        """The message that tells it, which is then under way, if it may speak; else the first."""
+        telling = [number for number, whole in enumerate(told) if text in whole]
+        ahead = next((n for n in telling if self._first() <= n <= self._bound()), None)
+        if ahead is None:
+            return telling[0] if telling else None
+        self._go(ahead)
+        return ahead
 
     def _take_tool(self, tool: Tool) -> None:
         self._passed = tool.number + 1
@@ -285,7 +286,7 @@ class Answer:
         text = words.text.strip()
         number = None
         if text and self.by_rounds:
-            number = self._step_with(text, _text)
+            number = self._find(text, self._texts)
             if number is None and _WORD.search(text):
                 # Shown by the program, and said by no round of the model.
                 shown = {"kind": "markdownContent", "content": {"value": words.text}}
@@ -299,57 +300,23 @@ class Answer:
                 abouts.append(words.about)
 
     def _take_thought(self, thought: Thought) -> None:
-        number = None
-        if self.by_rounds and len(self.steps) > 1:
-            if thought.text:
-                number = self._step_with(thought.text, _thinking)
-            if number is None and (thought.text or self._seen):
-                # Rounds of older files do not tell it: it is what led to the next call.
-                self._go(self._bound())
+        text = thought.text
+        number = self._find(text, self._thoughts) if text and self.by_rounds else None
+        if number is None and self.by_rounds and (text or self._seen):
+            # Rounds of older files do not tell it: it is what led to the next call.
+            self._go(self._bound())
         step = self.steps[self._now if number is None else number]
-        about = thought.about
-        own = step.own_thinking if number is None else ""
-        if own and thought.text not in own:
-            about = {**about, "value": thought.text}  # shown otherwise than the round has it
-        elif thought.text:
-            step.thinking.append(thought.text)
+        about, own = thought.about, step.own_thinking
+        if own and text not in own:
+            about = {**about, "value": text}  # shown otherwise than the round has it
+        elif text:
+            step.thinking.append(text)
         if about:
             step.thoughts.append(about)
-
-    def _next_with(self, text: str, said: Callable[[Step], str]) -> int | None:
-        """The next message that says it, which is then under way. Once one has called, another one
-        speaks; and nothing before the next tool part is of a later one than that."""
-        first = self._now + bool(self._seen)
-        for number in range(first, min(self._bound(), first + _ROUNDS_AHEAD) + 1):
-            words = said(self.steps[number])
-            if words == text or text in words:  # equal, most often
-                self._go(number)
-                return number
-        return None
-
-    def _step_with(self, text: str, said: Callable[[Step], str]) -> int | None:
-        """The next message that says it, else the first one, wherever it stands."""
-        number = self._next_with(text, said)
-        if number is None:
-            steps = enumerate(self.steps)
-            number = next((n for n, step in steps if text in said(step)), None)
-        return number
 
     def _go(self, number: int) -> None:
         if number != self._now:
             self._now, self._seen, self._caller = number, self._gone[number], None
-
-    def _bound(self) -> int:
-        """The message of the next tool part: nothing before it is of a later one."""
-        return max(self._now, self._following[self._passed])
-
-
-def _text(step: Step) -> str:
-    return step.text
-
-
-def _thinking(step: Step) -> str:
-    return step.own_thinking
 
 
 class Order:
