@@ -106,25 +106,6 @@ def assert_round_trip(source: Path, folder: Path) -> None:
         assert _held(again) == _held(trajectory)
 
 
-def test_round_trip_of_a_run_that_nothing_started(tmp_path: Path) -> None:
-    """The tool parts of a sub-agent whose call the chat does not hold."""
-    part = {
-        "kind": "toolInvocationSerialized",
-        "toolId": "copilot_readFile",
-        "toolCallId": "in_1",
-        "invocationMessage": "Reading",
-        "isComplete": True,
-        "subAgentInvocationId": "run_7",
-    }
-    request = {"requestId": "r", "message": "hi", "response": [{"value": "done"}, part],
-               "result": {"metadata": {"sessionId": "s"}}}  # fmt: skip
-    source = tmp_path / "in.json"
-    source.write_text(json.dumps({"responderUsername": "x", "requests": [request]}))
-    (tmp_path / "out").mkdir()
-    assert_round_trip(source, tmp_path / "out")
-    assert len(list((tmp_path / "out").iterdir())) == 1
-
-
 def _held(trajectory: Trajectory) -> dict[str, Any]:
     """What a chat can hold: no title, no folder, no start, and nothing that was taken back."""
     made = msgspec.to_builtins(trajectory)

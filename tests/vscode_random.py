@@ -151,7 +151,7 @@ class Maker:
                 [], [{"$mid": 21, "value": f"got {self.next()}"}],
                 [{"$mid": 24, "value": {"mimeType": "image/png", "data": {"$base64": "aGVsbG8="}}}],
                 [{"$mid": 23, "value": {"node": {"type": 2, "text": "tsx"}}}])}  # fmt: skip
-        if self.maybe(0.1):
+        if self.maybe(0.1) and part in parts:
             part["toolSpecificData"] = {
                 "kind": "subagent",
                 "agentName": "A",

@@ -28,29 +28,20 @@ _HEAD = {
 def write(family: Family, options: Options) -> Iterator[Piece]:
     """One file; sub-agents are shown inside it, where they were called. Those that no call of it
     started, and sub-agents of sub-agents, get files of their own."""
-    for ident, chat in _chats(family):
-        if not chat["requests"]:
-            continue
-        yield Piece(f"{safe_name(ident)}.chat.json", encode_json(chat) + b"\n")
-
-
-def _chats(family: Family) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(id, chat) of the root, and of every sub-agent that has no place inside another chat: a chat
-    shows those that a call of its own started, and not what they started in turn."""
     waiting = [family.root, *family.descendants]
     while waiting:
         root = waiting[0]
         writer = Writer(root, {child.conversation_id: child for child in waiting[1:]})
         location = root.metadata.get("initial_location")
         panel = location not in ("panel", "terminal", "notebook", "editor")
-        chat = {
+        chat: dict[str, Any] = {
             "responderUsername": root.agent or "GitHub Copilot",
             "initialLocation": "panel" if panel else location,
         }
         if writer.native:
             chat |= named(_HEAD, root.metadata)
-        yield (
-            root.conversation_id,
-            {**chat, "requests": [writer.request(t) for t in turns_of(root)]},
-        )
+        chat["requests"] = [writer.request(turn) for turn in turns_of(root)]
+        if chat["requests"]:
+            name = f"{safe_name(root.conversation_id)}.chat.json"
+            yield Piece(name, encode_json(chat) + b"\n")
         waiting = [t for t in waiting[1:] if t.conversation_id not in writer.shown]

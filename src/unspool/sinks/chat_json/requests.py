@@ -107,8 +107,6 @@ class Writer:
         self.shown: set[str] = set()
         """The sub-agents that stand in the chat so far."""
         self.native = trajectory.source == fields.NAME
-        calls = (call for m in trajectory.messages for call in m.tool_calls or ())
-        self._called = {call.child_id for call in calls}
         self._taken: set[str] = set()
         self._prefix = f"{trajectory.conversation_id}/"
         """Before the ids of the runs of its sub-agents."""
@@ -205,20 +203,6 @@ class Writer:
             words, early = text_parts(text, early, extra)
             # What only tells that a thought has ended says nothing of whose it was: the words do.
             parts += [*words, *thoughts[last_thought:], *early, *rest]
-        return parts + self._nameless(turn)
-
-    def _nameless(self, turn: Turn) -> list[dict[str, Any]]:
-        """What sub-agents did of which only their calls are known, and not who started them."""
-        parts: list[dict[str, Any]] = []
-        prefix = self._prefix
-        for ident, child in self.children.items():
-            first = child.messages[0] if len(child.messages) else None
-            has_words = first is None or first.role == "user" or first.content
-            if has_words or not self.native or not turn.user.id or not ident.startswith(prefix):
-                continue
-            if first is not None and first.request_id == turn.user.id and ident not in self._called:
-                self.shown.add(ident)
-                parts += self._inside(child, ident.removeprefix(prefix))
         return parts
 
     def _call(self, call: ToolCall, turn: Turn) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ What became of the edits is told by the next request (`editedFileEvents`), or in
 and after lie beside that file, by their hashes; they are named, not copied.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,26 +72,25 @@ def _moved(move: Any) -> dict[str, Any] | None:
     return {"path": old, "operation": "delete"} if old else None
 
 
+def iter_edits(edits: Any) -> Iterator[tuple[Any, list[str]]]:
+    """(range, new texts) of text edits and cell edits. They come in batches, as they were streamed;
+    those of a notebook may be bare, or stand one in the other."""
+    for edit in edits if isinstance(edits, list) else [edits]:
+        if isinstance(edit, list):
+            yield from iter_edits(edit)
+        elif isinstance(edit, dict):
+            cells = [field_of(cell, "source") for cell in list_of(edit.get("cells"))]
+            yield edit.get("range"), [t for t in (edit.get("text"), *cells) if isinstance(t, str)]
+            yield from iter_edits([edit.get("edit"), *list_of(edit.get("edits"))])
+
+
 def count_lines(edits: Any) -> tuple[int, int]:
-    """(added, removed) lines of text edits, of cell edits, and of lists of them."""
-    if isinstance(edits, list):
-        added = removed = 0
-        for edit in edits:
-            more, fewer = count_lines(edit)
-            added, removed = added + more, removed + fewer
-        return added, removed
-    if not isinstance(edits, dict):
-        return 0, 0
-    if isinstance(edits.get("text"), str):
-        return _count(edits["text"]), _span(edits.get("range"))
-    if "edit" in edits:
-        return count_lines(edits["edit"])
-    sources = (field_of(cell, "source") for cell in list_of(edits.get("cells")))
-    return sum(_count(source) for source in sources if isinstance(source, str)), 0
-
-
-def _count(text: str) -> int:
-    return text.count("\n") + (0 if not text or text.endswith("\n") else 1)
+    """(added, removed)"""
+    added = removed = 0
+    for place, texts in iter_edits(edits):
+        added += sum(text.count("\n") + (text[-1:] not in ("", "\n")) for text in texts)
+        removed += _span(place) if texts else 0
+    return added, removed
 
 
 def _span(place: Any) -> int:

@@ -211,16 +211,12 @@ class Request(Whole, gc=False):
     modelTotals: list[dict[str, Any]] | None = None
 
 
-class PendingRequest(msgspec.Struct, gc=False):
-    message: Message | str | None = None
-
-
 class Pending(msgspec.Struct, gc=False):
     """Typed, and not yet sent."""
 
     id: Any = None
     kind: Any = None
-    request: PendingRequest | None = None
+    request: Request | None = None
 
 
 class Chat(Whole, gc=False):

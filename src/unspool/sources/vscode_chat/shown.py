@@ -6,8 +6,9 @@ from typing import Any
 
 from unspool.io.values import dict_of, list_of
 from unspool.sources import Shown
+from unspool.sources.vscode_chat.edits import iter_edits
 from unspool.sources.vscode_chat.fields import DISPLAY
-from unspool.sources.vscode_chat.uris import markdown, name_of, uri_of
+from unspool.sources.vscode_chat.uris import lines_of, markdown, name_of, uri_of
 
 _SHOWN_ELSEWHERE = frozenset(
     ("textEditGroup", "notebookEditGroup", "workspaceEdit", "externalEdit", "autoModeResolution",
@@ -67,11 +68,6 @@ def shown_parts(parts: Any, message_text: str, has_calls: bool) -> Iterator[Show
             yield Shown(kind, label, json.dumps(part, indent=1, ensure_ascii=False))
 
 
-def _tool(part: dict[str, Any]) -> str:
-    """A tool that another tool called: what the person saw of it."""
-    return markdown(part.get("pastTenseMessage")) or markdown(part.get("invocationMessage"))
-
-
 def _hook(part: dict[str, Any]) -> str:
     texts = [markdown(part.get(name)) for name in ("hookType", "systemMessage", "stopReason")]
     return ": ".join(text for text in texts if text) if any(texts[1:]) else ""
@@ -79,9 +75,7 @@ def _hook(part: dict[str, Any]) -> str:
 
 def _pull_request(part: dict[str, Any]) -> str:
     owner, repo, number = (part.get(n) for n in ("owner", "repo", "pullRequestNumber"))
-    if isinstance(owner, str) and isinstance(repo, str) and type(number) is int:
-        return f"{owner}/{repo}#{number}"
-    return markdown(part.get("title"))
+    return f"{owner}/{repo}#{number}" if owner and repo and number else markdown(part.get("title"))
 
 
 def _branches(node: Any, depth: int = 0) -> Iterator[str]:
@@ -109,25 +103,12 @@ def _diffs(part: dict[str, Any]) -> str:
 def _edits(part: dict[str, Any]) -> str:
     """What was written, line by line; of what it replaced, the chat holds only where it stood."""
     lines: list[str] = []
-    for edit in _flat(part.get("edits")):
-        place = dict_of(edit.get("range"))
-        first, last = place.get("startLineNumber"), place.get("endLineNumber")
-        if type(first) is int and type(last) is int:
+    for place, texts in iter_edits(part.get("edits")):
+        first, last = lines_of(place)
+        if first is not None:
             lines.append(f"@@ line {first} @@" if first == last else f"@@ lines {first}-{last} @@")
-        cells = [dict_of(cell).get("source") for cell in list_of(edit.get("cells"))]
-        for text in (edit.get("text"), *cells):
-            pieces = text if isinstance(text, list) else [text]
-            whole = "".join(piece for piece in pieces if isinstance(piece, str))
-            lines += [f"+{line}" for line in whole.splitlines()]
+        lines += [f"+{line}" for text in texts for line in text.splitlines()]
     return "\n".join([uri_of(part.get("uri")), *lines]) if lines else ""
-
-
-def _flat(edits: Any) -> Iterator[dict[str, Any]]:
-    """Edits come in batches, as they were streamed; those of a notebook may be bare."""
-    for batch in list_of(edits):
-        for edit in batch if isinstance(batch, list) else [batch]:
-            if isinstance(edit, dict):
-                yield from (edit, *_flat(edit.get("edits")))
 
 
 _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -137,7 +118,11 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "extensions": lambda part: ", ".join(
         name for name in list_of(part.get("extensions")) if isinstance(name, str)
     ),
-    **dict.fromkeys(("toolInvocation", "toolInvocationSerialized"), _tool),
+    # A tool that another tool called: what the person saw of it.
+    **dict.fromkeys(
+        ("toolInvocation", "toolInvocationSerialized"),
+        lambda part: markdown(part.get("pastTenseMessage") or part.get("invocationMessage")),
+    ),
     "pullRequest": _pull_request,
     "treeData": lambda part: "\n".join(_branches(part.get("treeData"))),
     "multiDiffData": _diffs,
