@@ -305,16 +305,14 @@ class Writer:
         status = ending.status
         extra = self._extra(last)
         value = _STATES.get(as_text(extra.get("state") if last is not None else status), 1)
-        if value == 1 and "error" in extra:
-            pass  # the error tells how it ended, also that it was cancelled
-        elif value == 1 and (turn.stopped or status in ("cancelled", "interrupted")):
-            value = 2
-        elif (
-            value == 1
-            and not self.native
-            and (status == "failed" or (last is not None and last.kind == "error"))
-        ):
-            value = 3  # a chat of VS Code's says itself whether it was marked so
+        # An error tells how it ended, also that it was cancelled; and a chat of VS Code's says itself
+        # whether it was marked as failed.
+        if value == 1 and "error" not in extra:
+            failed = status == "failed" or (last is not None and last.kind == "error")
+            if turn.stopped or status in ("cancelled", "interrupted"):
+                value = 2
+            elif failed and not self.native:
+                value = 3
         state: dict[str, Any] = {"value": value}
         ended = _millis(last.timestamp) if last is not None else None
         duration = last.duration_ms if last is not None else None

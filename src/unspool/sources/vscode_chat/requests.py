@@ -32,6 +32,9 @@ _ABOUT_NOTHING = frozenset(
      "error", "completed_at", *fields.METADATA)
 )  # fmt: skip
 """What a request may tell about an answer that nobody gave."""
+_PULL_REQUEST = (
+    "title", "description", "author", "linkTag", "owner", "repo", "pullRequestNumber"
+)  # fmt: skip
 _LARGEST_COUNT = 2**60
 _NUMBERS = (int, float)
 _HOUR_MS = 3600 * 1000
@@ -154,13 +157,9 @@ class Turn:
         info = self.request.modeInfo
         if info is not None and isinstance(info.get("kind"), str):
             return str(info["kind"])
-        agent = self.request.agent
-        if agent is None:
-            return ""
-        mode = _AGENT_MODES.get(agent.id or "")
-        if mode is None and agent.modes and len(agent.modes) == 1:
-            mode = agent.modes[0] if isinstance(agent.modes[0], str) else None
-        return mode or ""
+        agent = self.request.agent or Agent()
+        only = agent.modes[0] if agent.modes and len(agent.modes) == 1 else ""
+        return _AGENT_MODES.get(agent.id or "") or str_of(only)
 
 
 def write_request(turn: Turn, scribe: Scribe) -> None:
@@ -353,30 +352,21 @@ def _write_marks(turn: Turn, scribe: Scribe) -> None:
 
 
 def _pull_request(part: dict[str, Any]) -> dict[str, Any]:
-    reference: dict[str, Any] = {"kind": "pull_request"}
-    for name in ("title", "description", "author", "linkTag", "owner", "repo", "pullRequestNumber"):
-        if part.get(name) not in (None, ""):
-            reference[name] = part[name]
-    if uri := uri_of(part.get("uri")):
-        reference["uri"] = uri
-    return reference
+    reference = {name: part[name] for name in _PULL_REQUEST if part.get(name) not in (None, "")}
+    uri = uri_of(part.get("uri"))
+    return {"kind": "pull_request", **reference, **({"uri": uri} if uri else {})}
 
 
 def run_facts(turn: Turn, key: Key, origin: str, offset: int) -> Iterator[AnyFact]:
     """The runs of sub-agents: the parts that were made in one are a conversation of its own."""
     for run, parts in turn.parts.runs.items():
         starter = _starter(turn, run)
-        specific: dict[str, Any] = {}
-        parent: dict[str, Any] = {"conversation_id": key[1]}
-        if starter is not None:
-            specific = dict_of(starter.part.get("toolSpecificData"))
-            parent["tool_call_id"] = starter.id
+        specific = dict_of(starter.part.get("toolSpecificData")) if starter is not None else {}
         texts = {name: value for name, value in specific.items() if isinstance(value, str)}
-        if texts.get("agentName"):
-            parent["name"] = texts["agentName"]
         child = (key[0], f"{key[1]}/{run}")
         scribe = Scribe(child, origin, offset, entry=f"{turn.id}/{run}", after=ROOT)
-        scribe.note("parent", parent)
+        call = starter.id if starter is not None else ""
+        scribe.parent(key[1], "", call=call, name=texts.get("agentName"))
         scribe.note("title", texts.get("description") or None)
         if texts.get("prompt"):
             scribe.message(
@@ -392,8 +382,8 @@ def run_facts(turn: Turn, key: Key, origin: str, offset: int) -> Iterator[AnyFac
         )  # fmt: skip
         calls = [tools.from_part(tool, f"{run}/part.{n}") for n, tool in enumerate(parts.tools)]
         seen: set[str] = set()
-        for call in calls:
-            call.id = unique(call.id, seen, f"{run}/")
+        for inner in calls:
+            inner.id = unique(inner.id, seen, f"{run}/")
         tools.write_calls(
             scribe, calls, f"{run}/answer", turn.metadata.toolCallResults, inside=True
         )
@@ -401,15 +391,11 @@ def run_facts(turn: Turn, key: Key, origin: str, offset: int) -> Iterator[AnyFac
 
 
 def _starter(turn: Turn, run: str) -> tools.Joined | None:
-    """The call that started the run: by its id, else the only one that there is."""
+    """The call that started the run: by one of its ids, else the only one that there is."""
     calls = list(turn.calls)
     started = [call for call in calls if response_parts.is_sub_agent(call.part)]
-    for call in started:
-        if run == fields.bare_call_id(str(call.part.get("subAgentInvocationId") or "")):
-            return call
     for call in [*started, *calls]:
-        shown = call.tool.id if call.tool is not None else ""
-        other = call.part.get(fields.CALL["ui_call"])
-        if run in (fields.bare_call_id(call.native), shown, other):
+        named = (call.part.get(n) for n in ("subAgentInvocationId", "toolCallId", "uiCallId"))
+        if run in {fields.bare_call_id(n) for n in (call.native, *named) if isinstance(n, str)}:
             return call
     return started[0] if len(started) == len(turn.parts.runs) == 1 else None

@@ -113,13 +113,12 @@ def write_calls(
     no other record than their parts."""
     for index, call in enumerate(calls):
         shown = _shown_result(call.part)
-        # What the model got for the call: results are kept by the id with or without its suffix.
-        result = None
-        if results and call.native:
-            result = results.get(call.native)
-            if result is None:
-                bare = bare_call_id(call.native)
-                result = next((v for k, v in results.items() if bare_call_id(k) == bare), None)
+        # Results are kept by the id with or without its suffix.
+        by_id = results or {}
+        result = by_id.get(call.native)
+        if result is None:
+            bare = bare_call_id(call.native)
+            result = next((v for k, v in by_id.items() if bare and bare_call_id(k) == bare), None)
         told = result is None and shown.plain and not inside
         scribe.call(
             id=call.id, message=message, name=call.name, index=index,
