@@ -8,6 +8,7 @@ from unspool.facts import ROOT, AnyFact, Key, Problem
 from unspool.io.door import Flaw, sample
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import format_time, parse_time
+from unspool.io.values import field_of, str_of
 from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat import edits
 from unspool.sources.vscode_chat.fields import (
@@ -176,10 +177,8 @@ class Reading:
             scribe.note("workspace.path", folder, rank + 1)
         elif folder := _folder_told(self.requests):
             scribe.note("workspace.path", folder, BESIDE)
-        for request in reversed(self.requests):
-            if request.agent is not None and request.agent.extensionVersion:
-                scribe.note("agent_version", request.agent.extensionVersion, rank)
-                break
+        versions = (str_of(field_of(r.agent, "extensionVersion")) for r in reversed(self.requests))
+        scribe.notes({"agent_version": next(filter(None, versions), "")}, rank)
         self.tally.records += bool(scribe.facts)
         return scribe.facts
 
@@ -222,12 +221,11 @@ def _notes(chat: Chat) -> Iterator[tuple[str, Any]]:
 def _participants(requests: list[Request]) -> dict[str, Any]:
     """What is the same for every request that a participant answered, by its id."""
     participants: dict[str, Any] = {}
-    for request in requests:
-        agent = request.agent
-        if agent is not None and agent.id and agent.id not in participants:
-            fields = {name: getattr(agent, name) for name in PARTICIPANT if getattr(agent, name)}
-            if fields:
-                participants[agent.id] = fields
+    for agent in (request.agent or {} for request in requests):
+        ident = str_of(agent.get("id"))
+        fields = {name: agent[name] for name in PARTICIPANT if agent.get(name)}
+        if ident and fields:
+            participants.setdefault(ident, fields)
     return participants
 
 

@@ -115,6 +115,12 @@ DISPLAY = frozenset(
 )
 """Response parts that only move the display: kept among `extra.parts`, never read out."""
 
+AGENT = (
+    "id", "name", "fullName", "description", "isDefault", "isDynamic", "isCore", "extensionId",
+    "extensionVersion", "extensionPublisherId", "extensionPublisher", "publisherDisplayName",
+    "extensionDisplayName", "locations", "modes",
+)  # fmt: skip
+"""What comes first of a participant in the `extra` of the user message; all else of it follows."""
 PARTICIPANT = ("metadata", "slashCommands", "disambiguation")
 """Fields of a participant that are kept once per chat (`metadata.participants`), by its id."""
 

@@ -122,29 +122,6 @@ class Result(Whole, gc=False):
     usage: dict[str, Any] | None = None
 
 
-class Agent(Whole, gc=False, omit_defaults=True):
-    """The chat participant. The last fields are long and always the same: kept once per chat."""
-
-    id: Text = None
-    name: Text = None
-    fullName: Text = None
-    description: Text = None
-    isDefault: bool | None = None
-    isDynamic: bool | None = None
-    isCore: bool | None = None
-    extensionId: Any = None
-    extensionVersion: Text = None
-    extensionPublisherId: Text = None
-    extensionPublisher: Text = None
-    publisherDisplayName: Text = None
-    extensionDisplayName: Text = None
-    locations: list[Any] | None = None
-    modes: list[Any] | None = None
-    metadata: Any = None
-    slashCommands: Any = None
-    disambiguation: Any = None
-
-
 class ModelState(msgspec.Struct, gc=False):
     value: Number = None
     completedAt: Number = None
@@ -173,7 +150,7 @@ class Request(Whole, gc=False):
     responseId: Text = None
     timestamp: Number = None
     responseTimestamp: Number = None
-    agent: Agent | None = None
+    agent: dict[str, Any] | None = None
     slashCommand: Any = None
     modelId: Text = None
     result: Result | None = None

@@ -9,13 +9,13 @@ from typing import Any
 
 from unspool.facts import ROOT, AnyFact, Key
 from unspool.io.times import parse_time
-from unspool.io.values import dict_of, field_of, str_of
+from unspool.io.values import dict_of, field_of, list_of, str_of
 from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat import fields, prompts, tools
 from unspool.sources.vscode_chat import parts as response_parts
 from unspool.sources.vscode_chat.answers import Answer, Step
 from unspool.sources.vscode_chat.attachments import attachment_of, entries_of
-from unspool.sources.vscode_chat.model import Agent, Metadata, Request, Result, Thinking
+from unspool.sources.vscode_chat.model import Metadata, Request, Result, Thinking
 from unspool.sources.vscode_chat.tools import unique
 from unspool.sources.vscode_chat.uris import uri_of
 
@@ -51,7 +51,6 @@ def _pick(names: dict[str, str], holder: Any) -> dict[str, Any]:
 _USER = {ours: theirs for ours, theirs in fields.USER.items() if ours != "agent"}
 _ANSWER = {ours: theirs for ours, theirs in fields.ANSWER.items() if ours != "vote_down_reason"}
 _ROUND = {ours: theirs for ours, theirs in fields.ROUND.items() if ours != "retries"}
-_AGENT = [n for n in Agent.__struct_fields__ if n != "rest" and n not in fields.PARTICIPANT]
 
 
 class Turn:
@@ -157,9 +156,10 @@ class Turn:
         info = self.request.modeInfo
         if info is not None and isinstance(info.get("kind"), str):
             return str(info["kind"])
-        agent = self.request.agent or Agent()
-        only = agent.modes[0] if agent.modes and len(agent.modes) == 1 else ""
-        return _AGENT_MODES.get(agent.id or "") or str_of(only)
+        agent = self.request.agent or {}
+        modes = list_of(agent.get("modes"))
+        only = str_of(modes[0]) if len(modes) == 1 else ""
+        return _AGENT_MODES.get(str_of(agent.get("id"))) or only
 
 
 def write_request(turn: Turn, scribe: Scribe) -> None:
@@ -176,9 +176,9 @@ def write_request(turn: Turn, scribe: Scribe) -> None:
     sent, images = prompts.rendered(turn.metadata.renderedUserMessage)
     extra = _pick(_USER, request)
     if request.agent is not None:
-        values = ((name, getattr(request.agent, name)) for name in _AGENT)
-        agent = {name: value for name, value in values if value is not None}
-        extra = {"agent": agent | (request.agent.rest or {}), **extra}
+        values = ((name, request.agent.get(name)) for name in (*fields.AGENT, *request.agent))
+        agent = {n: v for n, v in values if v is not None and n not in fields.PARTICIPANT}
+        extra = {"agent": agent, **extra}
     if request.rest:
         extra[fields.NATIVE] = {"request": request.rest}
     if mentions := prompts.mentions(request.message):
