@@ -1,6 +1,5 @@
 """The change stream: whoever writes a conversation tells it, and readers in any process follow."""
 
-import threading
 from pathlib import Path
 
 import msgspec
@@ -9,10 +8,10 @@ import pytest
 from tests.harness import put_trajectory
 from tests.store.conftest import made
 from tests.store.test_sync import run
-from unspool.store.changes import changes_after, drop_old_changes, follow, last_change
+from unspool.store.changes import changes_after, drop_old_changes, last_change
 from unspool.store.conversations import remove
 from unspool.store.events import Event, iter_events, position, put_events, put_position
-from unspool.store.opening import reading, transaction, writing
+from unspool.store.opening import transaction, writing
 
 
 def test_writing_and_removing_is_told_in_order(tmp_path: Path) -> None:
@@ -59,28 +58,6 @@ def test_a_reader_that_was_away_too_long_begins_anew(tmp_path: Path) -> None:
         assert changes_after(connection, 4) == (4, [], False)
         assert changes_after(connection, 9).reset  # of another store
         assert last_change(connection) == 4
-
-
-def test_another_connection_follows(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    seen: list[str] = []
-    with writing(path) as connection:
-        started = threading.Event()
-
-        def read() -> None:
-            with reading(path) as mine:
-                for news in follow(mine, 0, lambda: len(seen) >= 3, idle_seconds=0):
-                    seen.extend(change.conversation for change in news.changes)
-                    started.set()
-
-        thread = threading.Thread(target=read)
-        thread.start()
-        started.wait(10)
-        for number in range(3):
-            with transaction(connection):
-                put_trajectory(connection, made(f"c{number}", "claude-code", "a", "b"))
-        thread.join(10)
-    assert seen == ["claude_code:c0", "claude_code:c1", "claude_code:c2"]
 
 
 def test_events_are_kept_one_by_one_and_read_back(tmp_path: Path) -> None:

@@ -65,7 +65,14 @@ class Side:
         if row is None:
             raise UnknownConversation(f"no conversation {ident} in the store")
         self.platform, self.workspace, self.hash = row
-        self.events = sorted(self._events(connection))
+        happened = connection.execute(
+            "SELECT started_at, 'prompt' FROM conversation_turns WHERE conversation_id = ?1"
+            " UNION ALL SELECT started_at, name FROM tool_calls WHERE conversation_id = ?1",
+            (ident,),
+        )
+        self.events = sorted(
+            (time, name) for stamp, name in happened if (time := parse_time(stamp)) is not None
+        )
         files = "SELECT DISTINCT path FROM files_touched WHERE conversation_id = ?"
         self.files = [path for (path,) in connection.execute(files, (ident,))]
         prompts = connection.execute(
@@ -76,17 +83,6 @@ class Side:
         self.prompts: list[tuple[int, str]] = [
             (turn, text) for turn, text in prompts if not _COMMAND.fullmatch(text.strip())
         ]
-
-    def _events(self, connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
-        rows = connection.execute(
-            "SELECT started_at, 'prompt' FROM conversation_turns WHERE conversation_id = ?"
-            " UNION ALL SELECT started_at, name FROM tool_calls WHERE conversation_id = ?",
-            (self.id, self.id),
-        )
-        for stamp, name in rows:
-            time = parse_time(stamp)
-            if time is not None:
-                yield time, name
 
 
 def align(connection: sqlite3.Connection, first: str, second: str) -> Alignment:

@@ -111,12 +111,14 @@ class Batch:
                 yield from self.read_origin(began.origin, began.end)
 
     def read_origin(self, origin: Origin, end: int, path: str = "") -> Iterator[Item]:
-        """Its facts and records, a block at a time; `path`: under which its facts are kept."""
+        """Its facts and records, a block at a time; `path`: where it stands, if that is not here."""
         collection, tally, owners = Collection(), Tally(), Owners(is_log(origin))
         problems = collection.problems
         for part in parts_of(origin, owners.in_lines, problems):
             for item in read_items(part, tally):
                 if isinstance(item, Trajectory):
+                    if path and item.file_path == origin.path:
+                        item.file_path = path
                     yield Whole(pack_trajectory(item))
                     continue
                 owners.add(item)

@@ -1,18 +1,12 @@
 """Changes: which conversations were written or removed, for readers in any process.
 
 Triggers on `conversations` write a row of `changes` in the transaction that writes the conversation,
-whoever does it. A reader keeps the number of the last change that it saw and asks for what came after:
-
-    for news in follow(connection, last_change(connection)):
-        if news.reset: ...   # too much was missed: read everything anew
-        for change in news.changes: ...
-
-Changes are kept for a week. A reader that was away for longer is told to begin anew.
+whoever does it. A reader keeps the number of the last change that it saw and asks for what came after;
+SQLite's data version tells, for some microseconds, whether any other connection has written. Changes
+are kept for a week. A reader that was away for longer is told to begin anew.
 """
 
 import sqlite3
-import time
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -59,33 +53,6 @@ def changes_after(connection: sqlite3.Connection, seq: int, limit: int = MOST_AT
     if seq > last or first > seq + 1:
         return News(last, [], reset=True)
     return News(changes[-1].seq if changes else seq, changes)
-
-
-def follow(
-    connection: sqlite3.Connection,
-    seq: int,
-    is_done: Callable[[], bool] = lambda: False,
-    poll_seconds: float = POLL_SECONDS,
-    idle_seconds: float = 15,
-) -> Iterator[News]:
-    """What changes from now on; without a change, news without any every `idle_seconds`.
-
-    SQLite's data version tells, for some microseconds, whether any other connection has written.
-    """
-    version = -1
-    last_news = time.monotonic()
-    while not is_done():
-        (now,) = connection.execute("PRAGMA data_version").fetchone()
-        if now != version:
-            version = now
-            while (news := changes_after(connection, seq)).changes or news.reset:
-                seq = news.seq
-                last_news = time.monotonic()
-                yield news
-        if time.monotonic() - last_news >= idle_seconds:
-            last_news = time.monotonic()
-            yield News(seq, [])
-        time.sleep(poll_seconds)
 
 
 def drop_old_changes(connection: sqlite3.Connection) -> None:

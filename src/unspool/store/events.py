@@ -14,6 +14,7 @@ import msgspec
 from unspool.facts import Key
 from unspool.store.blocks import decode_block, expand, pack_records
 from unspool.store.reading import event_type as type_of
+from unspool.store.survey import is_whole
 
 DATABASE_TRACE = "database_trace"
 """The type of what a monitor saw in an editor's database."""
@@ -98,13 +99,8 @@ def iter_events(
             if only_type is not None and event_type != only_type:
                 continue
             event = RawEvent(key[0], event_type, path, offset, event_id, sequence, received_at)
-            _put_payload(event, record)
+            if record.strip() and is_whole(record):
+                event.payload = msgspec.Raw(record.strip())
+            else:
+                event.text = record.decode("utf-8", "replace")
             yield event
-
-
-def _put_payload(event: RawEvent, record: bytes) -> None:
-    try:
-        msgspec.json.decode(record)
-        event.payload = msgspec.Raw(record.strip())
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        event.text = record.decode("utf-8", "replace")

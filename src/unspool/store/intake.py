@@ -80,12 +80,12 @@ class Intake:
         self,
         connection: sqlite3.Connection,
         report: Report,
-        keep_whole: Callable[[Trajectory, Taking], None],
+        keep_whole: Callable[[Trajectory, int], None],
     ) -> None:
         self.connection = connection
         self.report = report
         self.keep_whole = keep_whole
-        """Takes what came as a trajectory: there are no facts of it."""
+        """Takes what came as a trajectory, and from which origin: there are no facts of it."""
         self.begin()
 
     def begin(self) -> None:
@@ -97,9 +97,7 @@ class Intake:
 
     def mark_dirty(self) -> None:
         """What was touched is to be written, also if this process does not live to do it."""
-        self.connection.executemany(
-            "INSERT OR IGNORE INTO dirty VALUES (?, ?)", sorted(self.touched)
-        )
+        mark_dirty(self.connection, self.touched)
 
     def take(self, began: Began, items: Iterator[Item]) -> None:
         """A changed origin, of which the items tell, into the store."""
@@ -198,7 +196,7 @@ class Intake:
                     put_problems(self.connection, taking.ident, problems)
                 case Whole(packed):
                     taking.gave_whole = True
-                    self.keep_whole(unpack_trajectory(packed), taking)
+                    self.keep_whole(unpack_trajectory(packed), taking.ident)
                 case Ended(records):
                     taking.records = records
                     return
@@ -253,6 +251,10 @@ class Intake:
 
 def version_of(changed: Changed) -> str:
     return changed.state or attempt(changed.size_bytes, changed.mtime_ns)
+
+
+def mark_dirty(connection: sqlite3.Connection, keys: Iterable[Key]) -> None:
+    connection.executemany("INSERT OR IGNORE INTO dirty VALUES (?, ?)", sorted(keys))
 
 
 def mark_gone(

@@ -15,12 +15,11 @@ from unspool.io.temporary import scratch
 from unspool.store.batches import Batch
 from unspool.store.blocks import forget_facts, iter_raw
 from unspool.store.conversations import INDEXES, catch_up, caught_up, get_trajectory
-from unspool.store.intake import Intake, Report, Taking
+from unspool.store.intake import Report, Taking, mark_dirty
 from unspool.store.opening import transaction
 from unspool.store.rows import CHECKPOINT
 from unspool.store.survey import Survey, in_lines
 from unspool.store.sync import Sync
-from unspool.trajectory import Trajectory
 
 
 def info(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
@@ -159,19 +158,11 @@ def _read_again(sync: Sync, ident: int, path: str, source: str, file: Path) -> N
     size = file.stat().st_size
     origin = Origin(str(file), Path(path).name, name, size, lines=head.has_lines)
     taking = Taking(ident, origin)
-
-    def keep_whole(trajectory: Trajectory, taking: Taking) -> None:
-        if trajectory.file_path == str(file):
-            trajectory.file_path = path
-        sync.update.keep_whole(trajectory, taking)
-
-    intake = Intake(sync.connection, sync.report, keep_whole)
     with transaction(sync.connection):
         forget_facts(sync.connection, ident)
         sync.connection.execute("DELETE FROM problems WHERE origin_id = ?", (ident,))
-        intake.put(taking, Batch(raw=False).read_origin(origin, size, path))
-        dirty = "INSERT OR IGNORE INTO dirty VALUES (?, ?)"
-        sync.connection.executemany(dirty, sorted(taking.touched))
+        sync.intake.put(taking, Batch(raw=False).read_origin(origin, size, path))
+        mark_dirty(sync.connection, taking.touched)
 
 
 def lay_out(connection: sqlite3.Connection, ident: int, path: str, folder: Path) -> Path:

@@ -146,26 +146,21 @@ def iter_records(
 
 
 def _lines(part: Origin, end: int, owners: Owners) -> Iterator[RawRecord]:
-    key: Key = next((owner.key for owner in owners.of.values()), NOBODY)
-    for offset, line in _exact_lines(part, end):
-        stating = owners.of.get(offset)
-        if stating is not None:
-            key = stating.key
-        # A line that states nothing may state something to a better reader: it stays with those
-        # around it.
-        kind = event_type(line, stating.kind if stating else "")
-        yield RawRecord(offset, key, kind, stating.time if stating else None, line)
-
-
-def _exact_lines(part: Origin, end: int) -> Iterator[tuple[int, bytes]]:
     """Lines with their ends, blank ones too: put together they are the file, byte for byte."""
+    key: Key = next((owner.key for owner in owners.of.values()), NOBODY)
+    offset = part.start
     with open_origin(part.path) as file:
-        file.seek(part.start)
-        offset = part.start
+        file.seek(offset)
         for line in file:
             if offset >= end:
                 return
-            yield offset, line
+            stating = owners.of.get(offset)
+            if stating is not None:
+                key = stating.key
+            # A line that states nothing may state something to a better reader: it stays with those
+            # around it.
+            kind = event_type(line, stating.kind if stating else "")
+            yield RawRecord(offset, key, kind, stating.time if stating else None, line)
             offset += len(line)
 
 

@@ -225,6 +225,7 @@ def recognised(changed: Changed) -> Origin | None:
     known = changed.known
     head = read_head(changed.path)
     name = sinks.recognise(head) or sources.recognise(head)
+    start = 0
     if (
         known is not None
         and changed.change == "grown"
@@ -233,17 +234,14 @@ def recognised(changed: Changed) -> Origin | None:
     ):
         # A short log may look like another one, or like none, while it grows: then all of it is
         # read, as what it was.
-        same = name == known.source and head.has_lines
-        start = known.read_bytes if same else 0
-        return _origin(changed, name or known.source, head.has_lines, start)
+        start = known.read_bytes if name == known.source and head.has_lines else 0
+        name = name or known.source
     if name is None:
         return None
-    origin = _origin(changed, name, head.has_lines)
-    return msgspec.structs.replace(origin, only=changed.only) if changed.only else origin
-
-
-def _origin(changed: Changed, source: str, lines: bool, start: int = 0) -> Origin:
-    return Origin(changed.path, changed.name, source, changed.size_bytes, start, lines=lines)
+    return Origin(
+        changed.path, changed.name, name, changed.size_bytes, start,
+        lines=head.has_lines, only=changed.only,
+    )  # fmt: skip
 
 
 def is_log(origin: Origin) -> bool:

@@ -26,7 +26,7 @@ from unspool.store.blocks import get_facts
 from unspool.store.changes import drop_old_changes
 from unspool.store.conversations import get_trajectory, only_new, put_rows, remove
 from unspool.store.ids import row_id
-from unspool.store.intake import Report, Taking, put_problems
+from unspool.store.intake import Report, mark_dirty, put_problems
 from unspool.store.opening import transaction
 from unspool.store.related import Related
 from unspool.store.rows import Rows, finished_rows
@@ -237,7 +237,7 @@ class Update:
             self._put(reduced, "\n".join(conversation.key))
         self.reduced.add(conversation.key)
 
-    def keep_whole(self, trajectory: Trajectory, taking: Taking) -> None:
+    def keep_whole(self, trajectory: Trajectory, origin_id: int) -> None:
         """What came as a trajectory, not as facts."""
         key = (trajectory.source, trajectory.conversation_id)
         if owner_of(self.connection, key) is not None:
@@ -245,8 +245,8 @@ class Update:
         card = _pack(make_card(trajectory))
         *_, patch = self._card_of(key)
         rows = finished_rows(trajectory, _unpacked(patch))
-        self._put(Reduced(key, card, patch, rows), MADE_WHOLE, [taking.ident])
-        self._execute("INSERT OR IGNORE INTO dirty VALUES (?, ?)", key)
+        self._put(Reduced(key, card, patch, rows), MADE_WHOLE, [origin_id])
+        mark_dirty(self.connection, [key])
         self.reduced.add(key)
 
     def _remove(self, key: Key) -> None:
@@ -359,7 +359,7 @@ class Update:
 
     def _link_later(self, owner: Key) -> None:
         """It could not be made again: the next try, or the next start, links it anew."""
-        self._execute("INSERT OR IGNORE INTO dirty VALUES (?, ?)", owner)
+        mark_dirty(self.connection, [owner])
         self.reduced.discard(owner)
         if self.related is not None:
             cards = "SELECT platform, external_id, card FROM cards WHERE facts_of = ?"
