@@ -54,7 +54,8 @@ def split(
     ):
         if operation in CHANGES:
             _change(at(index, stamp), outcome, added, removed)
-    _settle(whole, portions, portions.setdefault(last, Portion()))
+    portions.setdefault(last, Portion())
+    _settle(whole, list(portions.values()), list(portions).index(last))
     return portions
 
 
@@ -96,53 +97,41 @@ def _change(portion: Portion, outcome: str | None, added: int | None, removed: i
         portion.lines_removed = _sum(portion.lines_removed, removed)
 
 
-def _settle(whole: Portion, portions: dict[str | None, Portion], last: Portion) -> None:
+def _settle(whole: Portion, portions: list[Portion], last: int) -> None:
     """Make the portions add up: what no message tells of goes to the last."""
-    counted = [portion.tokens for portion in portions.values()]
-    for portion, tokens in zip(portions.values(), _shares(whole.tokens, counted), strict=True):
+    shares = _shares(whole.tokens, [portion.tokens for portion in portions], last)
+    for portion, tokens in zip(portions, shares, strict=True):
         portion.tokens = tokens
-    last.tokens = _added(last.tokens, _rest(whole.tokens, [p.tokens for p in portions.values()]))
-    by_model = [portion.by_model for portion in portions.values()]
-    for portion in portions.values():
+    counted = [portion.by_model for portion in portions]
+    for portion in portions:
         portion.by_model = {}
-    for model, tokens in whole.by_model.items():
-        shares = _shares(tokens, [one.get(model) or [None] * len(TOKENS) for one in by_model])
-        for portion, share in zip(portions.values(), shares, strict=True):
-            if any(value is not None for value in share):
-                portion.by_model[model] = share
-        rest = _rest(tokens, shares)
-        if any(value is not None for value in rest):
-            last.by_model[model] = _added(last.by_model.get(model), rest)
+    for model, used in whole.by_model.items():
+        shares = _shares(used, [one.get(model) or [None] * len(TOKENS) for one in counted], last)
+        for portion, tokens in zip(portions, shares, strict=True):
+            if any(value is not None for value in tokens):
+                portion.by_model[model] = tokens
     if whole.cost_usd is not None:
-        total = _size(whole)
-        for portion in portions.values():
-            portion.cost_usd = whole.cost_usd * _size(portion) / total if total else 0.0
-        if not total:
-            last.cost_usd = whole.cost_usd
+        sizes = [(portion.tokens[0] or 0) + (portion.tokens[1] or 0) for portion in portions]
+        if not sum(sizes):
+            sizes[last] = 1
+        for portion, size in zip(portions, sizes, strict=True):
+            portion.cost_usd = whole.cost_usd * size / sum(sizes)
 
 
-def _size(portion: Portion) -> int:
-    return (portion.tokens[0] or 0) + (portion.tokens[1] or 0)
-
-
-def _shares(whole: Tokens, counted: list[Tokens]) -> list[Tokens]:
-    """What was counted, as far as the whole has it: nothing where more was counted than there is."""
+def _shares(whole: Tokens, counted: list[Tokens], last: int) -> list[Tokens]:
+    """What was counted, and with the last one what is left of the whole; all of it, where more was
+    counted than there is. Nothing is left, rather than 0, where the counts are all of it."""
     shares = [list(one) for one in counted]
     for at, value in enumerate(whole):
-        if value is None or sum(one[at] or 0 for one in counted) > value:
+        counts = [one[at] for one in counted if one[at] is not None]
+        total = sum(count or 0 for count in counts)
+        if value is None or total > value:
+            counts, total = [], 0
             for one in shares:
                 one[at] = None
+        if value is not None and (value > total or not counts):
+            shares[last][at] = (shares[last][at] or 0) + value - total
     return shares
-
-
-def _rest(whole: Tokens, shares: list[Tokens]) -> Tokens:
-    """What is left; nothing, rather than 0, where the shares are all of it."""
-    rests: Tokens = []
-    for at, value in enumerate(whole):
-        counts = [one[at] or 0 for one in shares if one[at] is not None]
-        rest = (value or 0) - sum(counts)
-        rests.append(rest if value is not None and (rest or not counts) else None)
-    return rests
 
 
 def _added(first: Tokens | None, second: Tokens) -> Tokens:
