@@ -5,7 +5,6 @@ import statistics
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -198,33 +197,16 @@ def _costs(path: Path, commands: set[str]) -> Iterator[float]:
 
 def running(agent: Agent) -> list[tuple[int, str]]:
     """(process, folder) of the agent's sessions that run now: they may not see a change."""
-    found = []
-    for pid, words in _processes():
-        names = {
-            Path(word).name.removesuffix(".js") for word in words[:2] if not word.startswith("-")
-        }
-        if names & set(agent.programs) and pid != os.getpid():
-            try:
-                folder = os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115 - a name, not a place
-            except OSError:
-                folder = ""
-            found.append((pid, folder))
-    return found
-
-
-def _processes() -> Iterator[tuple[int, list[str]]]:
-    proc = Path("/proc")
-    if (proc / "self").exists():
-        for folder in proc.iterdir():
-            if folder.name.isdigit():
-                with suppress(OSError):
-                    line = (folder / "cmdline").read_bytes().decode("utf-8", "replace")
-                    yield int(folder.name), list(islice(line.split("\0"), 3))
-        return
+    sessions: list[tuple[int, str]] = []
+    listing = ["ps", "-axwwo", "pid=,command="]
     with suppress(OSError, subprocess.SubprocessError):
-        run = subprocess.run(
-            ["ps", "-axo", "pid=,command="], capture_output=True, text=True, timeout=5, check=False
-        )
+        run = subprocess.run(listing, capture_output=True, text=True, timeout=5, check=False)
         for line in run.stdout.splitlines():
-            number, *words = line.split(maxsplit=3)
-            yield int(number), words
+            pid, *words = line.split(maxsplit=3)
+            programs = (Path(word).name for word in words[:2] if not word.startswith("-"))
+            if {name.removesuffix(".js") for name in programs} & set(agent.programs):
+                folder = ""
+                with suppress(OSError):
+                    folder = os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115 - a name, not a place
+                sessions.append((int(pid), folder))
+    return sessions
