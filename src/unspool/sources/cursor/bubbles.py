@@ -134,6 +134,11 @@ class Bubble(Asked):
         return self.sent or self.created
 
     @property
+    def place(self) -> tuple[float, bool]:
+        """Where it stands among others; those without a time come last."""
+        return (float("inf"), False) if self.created is None else (self.created, not self.is_prompt)
+
+    @property
     def thought(self) -> str:
         return str_of(field_of(self.thinking, "text"))
 

@@ -224,22 +224,17 @@ class Conversation:
         """The rows that the headers do not name and that say something: by `createdAt` (a prompt
         before answers of its moment), else in the order of writing."""
         prefix = f"bubbleId:{self.key[1]}:"
-        rows = self._rows.numbered(prefix) if self._rows is not None else []
-        orphans: list[tuple[tuple[float, bool, int], Listed]] = []
-        for number, key in rows:
-            ident = key.removeprefix(prefix)
-            loaded = self._load(ident) if ident not in self._order else None
-            if loaded is None:
-                continue
-            bubble = loaded[1]
+        keys = self._rows.as_written(prefix) if self._rows is not None else []
+        idents = (key.removeprefix(prefix) for key in keys)
+        rows = [self._load(ident) for ident in idents if ident not in self._order]
+        orphans: list[Listed] = []
+        for ident, bubble in filter(None, rows):
             if bubble.is_empty and not bubble.is_notice:
                 self._reader.tally.noise += 1
-            elif bubble.created is not None:
-                orphans.append(((bubble.created, not bubble.is_prompt, number), loaded))
             else:
-                orphans.append(((float("inf"), False, number), loaded))
-        orphans.sort(key=lambda orphan: orphan[0])
-        return [orphan for _, orphan in orphans]
+                orphans.append((ident, bubble))
+        orphans.sort(key=lambda orphan: orphan[1].place)
+        return orphans
 
     def _runs_before(self, sent: int | None) -> list[list[Listed]]:
         """The runs that were sent before this moment, or all; they are gone then."""

@@ -77,19 +77,17 @@ class Changes:
         """`edit_file_v2` names the file before and after: a diff of the two."""
         names = (result.get("beforeContentId"), result.get("afterContentId"))
         hashes = [str_of(name).removeprefix(_CONTENT) for name in names]
-        bodies = [
-            b"" if name.startswith(_EMPTY) else self._fetch(_CONTENT + name) for name in hashes
-        ]
+        is_empty = [name.startswith(_EMPTY) for name in hashes]
         old, new = (
-            body.decode("utf-8", "replace") if body is not None else None for body in bodies
+            b"" if empty else self._fetch(_CONTENT + name)
+            for name, empty in zip(hashes, is_empty, strict=True)
         )
         if not all(hashes) or old is None or new is None:
             return {}
-        added, removed = count_lines(old, new)
+        added, removed = count_lines(old.decode("utf-8", "replace"), new.decode("utf-8", "replace"))
         change: dict[str, Any] = {"lines_added": added, "lines_removed": removed}
-        for name, operation in zip(hashes, ("create", "delete"), strict=True):
-            if name.startswith(_EMPTY):
-                return {**change, "operation": operation}
+        if any(is_empty):
+            change["operation"] = "create" if is_empty[0] else "delete"
         return change
 
     def _diff(self, block: dict[str, Any]) -> dict[str, Any]:
@@ -97,12 +95,24 @@ class Changes:
         data = self._fetch(f"codeBlockDiff:{self._ident}:{block.get('diffId')}")
         value = decoded(data.decode("utf-8", "replace")) if data else None
         stretches = dicts_of(field_of(value, "newModelDiffWrtV0"))
-        added = removed = 0
-        for stretch in stretches:
-            span = dict_of(stretch.get("original"))
-            added += len(list_of(stretch.get("modified")))
-            removed += _number(span, "endLineNumberExclusive") - _number(span, "startLineNumber")
-        return {"lines_added": added, "lines_removed": removed} if stretches else {}
+        spans = [dict_of(stretch.get("original")) for stretch in stretches]
+        return _summed(
+            [len(list_of(stretch.get("modified"))) for stretch in stretches],
+            [_number(s, "endLineNumberExclusive") - _number(s, "startLineNumber") for s in spans],
+        )
+
+
+def _chunks(diff: Any) -> dict[str, Any]:
+    """The chunks of an `edit_file` result, which count their own lines."""
+    chunks = dicts_of(field_of(diff, "chunks"))
+    return _summed(
+        [_number(chunk, "linesAdded") for chunk in chunks],
+        [_number(chunk, "linesRemoved") for chunk in chunks],
+    )
+
+
+def _summed(added: list[int], removed: list[int]) -> dict[str, Any]:
+    return {"lines_added": sum(added), "lines_removed": sum(removed)} if added else {}
 
 
 def _verdict(told: Any) -> str:
@@ -112,15 +122,3 @@ def _verdict(told: Any) -> str:
 def _number(holder: dict[str, Any], name: str) -> int:
     value = holder.get(name)
     return value if isinstance(value, int) else 0
-
-
-def _chunks(diff: Any) -> dict[str, Any]:
-    """The chunks of an `edit_file` result, which count their own lines."""
-    chunks = dicts_of(field_of(diff, "chunks"))
-    if not chunks:
-        return {}
-    added = sum(_number(chunk, "linesAdded") for chunk in chunks)
-    return {
-        "lines_added": added,
-        "lines_removed": sum(_number(chunk, "linesRemoved") for chunk in chunks),
-    }

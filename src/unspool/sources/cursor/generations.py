@@ -87,8 +87,8 @@ _decode_row = msgspec.json.Decoder(_Row).decode
 class Said(NamedTuple):
     """What the conversations of a global database say."""
 
-    words: frozenset[bytes]
-    requests: frozenset[bytes]
+    words: set[bytes]
+    requests: set[bytes]
 
 
 def said_beside(workspace: str) -> Said:
@@ -101,30 +101,27 @@ def said_beside(workspace: str) -> Said:
             stamps += [state.st_mtime_ns, state.st_size]
         except OSError:
             stamps += [0, 0]
-    return _said(str(path), tuple(stamps)) if stamps[1] else Said(frozenset(), frozenset())
+    return _said(str(path), tuple(stamps)) if stamps[1] else Said(set(), set())
 
 
 @lru_cache(maxsize=1)
 def _said(path: str, stamps: tuple[int, ...]) -> Said:
     """One walk over the global database serves all the workspaces beside it."""
-    words: set[bytes] = set()
-    requests: set[bytes] = set()
+    said = Said(set(), set())
     try:
         with open_database(path) as database:
-            if "cursorDiskKV" not in database.tables():
-                return Said(frozenset(), frozenset())
             rows = Keys(database.connection, "cursorDiskKV")
-            for prefix in ("bubbleId:", "composerData:"):
-                for _, data in rows.range(prefix):
-                    try:
-                        row = _decode_row(data) if data else _Row()
-                    except UNREADABLE:
-                        continue
-                    for item in (row, *(row.conversation or ())):
-                        idents = filter(None, (item.requestId, item.usageUuid))
-                        requests.update(digest(request_id(ident)) for ident in idents)
-                        if item.is_prompt:
-                            words.add(digest(item.words))
+            prefixes = ("bubbleId:", "composerData:") if "cursorDiskKV" in database.tables() else ()
+            for data in (data for prefix in prefixes for _, data in rows.range(prefix) if data):
+                try:
+                    row = _decode_row(data)
+                except UNREADABLE:
+                    continue
+                for item in (row, *(row.conversation or ())):
+                    idents = filter(None, (item.requestId, item.usageUuid))
+                    said.requests.update(digest(request_id(ident)) for ident in idents)
+                    if item.is_prompt:
+                        said.words.add(digest(item.words))
     except DAMAGE:
         pass  # its own reader tells
-    return Said(frozenset(words), frozenset(requests))
+    return said

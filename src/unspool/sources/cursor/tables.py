@@ -31,11 +31,11 @@ class Keys:
         for (key,) in self._connection.execute(statement, (prefix, after(prefix))):
             yield str(key)
 
-    def numbered(self, prefix: str) -> list[tuple[int, str]]:
-        """(number of the row, key): rows are numbered in the order in which they were written."""
+    def as_written(self, prefix: str) -> list[str]:
+        """The same in the order in which the rows were written."""
         statement = f"SELECT rowid, key {self._range}"
         rows = self._connection.execute(statement, (prefix, after(prefix)))
-        return [(int(number), str(key)) for number, key in rows]
+        return [str(key) for _, key in sorted(rows)]
 
     def has(self, prefix: str) -> bool:
         return next(self.keys(prefix), None) is not None
