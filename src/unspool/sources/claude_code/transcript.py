@@ -93,8 +93,10 @@ def read_assistant(line: Line, scribe: Scribe) -> None:
                 details=plain_block(block).get("content"),
             )
     if body.usage is not None and not wrong:
-        floor, unknown = is_floor(body, line.version or ""), is_placeholder(body)
-        model = body.model or ""
+        floor, model = is_floor(body, line.version or ""), body.model or ""
+        # An answer that has just begun, or was cut off, counts one token (case cut_answer):
+        # {"message":{"id":"msg_2","stop_reason":null,"usage":{"input_tokens":9,"output_tokens":1}}}
+        unknown = body.stop_reason is None and body.usage.output_tokens == 1
         tell_usage(body.usage, scribe, floor, unknown, subject=message, model=model)
 
 
@@ -129,14 +131,6 @@ def tell_usage(
         extra=extra or None,
         **of,
     )
-
-
-def is_placeholder(body: Body) -> bool:
-    """An answer that has just begun, or was cut off, counts one token (cases/claude_code/cut_answer):
-
-    {"message":{"id":"msg_2","stop_reason":null,"usage":{"input_tokens":9,"output_tokens":1}}}
-    """
-    return body.stop_reason is None and body.usage is not None and body.usage.output_tokens == 1
 
 
 def is_floor(body: Body, version: str) -> bool:

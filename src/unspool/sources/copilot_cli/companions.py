@@ -162,21 +162,12 @@ def _index(file: Companion) -> None:
         file.note("checkpoints", {"number": int(number), "title": title, "file": name}, 2)
 
 
-def _plan(file: Companion) -> None:
-    file.notes({"plan": file.text if file.text.strip() else ""})
-
-
 def _summary(file: Companion) -> None:
     if _ROW.search(file.text):
         _index(file)
     elif file.text.strip():
         file.note("checkpoints", {"kind": "summary", "file": file.name, "text": file.text.strip()})
         file.note("title", title_of(file.text), FIRST_PROMPT_RANK + 1)
-
-
-def _vscode(file: Companion) -> None:
-    """What VS Code keeps about a CLI session that it runs."""
-    note_vscode(file, file.json())
 
 
 def note_vscode(scribe: Scribe, fields: dict[str, Any], more: int = 0) -> None:
@@ -221,19 +212,16 @@ def _rewind(file: Companion) -> None:
         file.mark("rewind_point", chosen(snapshot, _SNAPSHOT, _SNAPSHOT), event, 1, time=time)
 
 
-def _lock(file: Companion) -> None:
-    """A process has the session open, or crashed: the log may still grow."""
-    file.note("in_use", True)
-
-
 READERS: dict[str, Callable[[Companion], None]] = {
     "workspace": _workspace,
     "checkpoint": _checkpoint,
     "index": _index,
-    "plan": _plan,
+    "plan": lambda file: file.notes({"plan": file.text if file.text.strip() else ""}),
     "summary": _summary,
-    "vscode": _vscode,
+    # what VS Code keeps about a CLI session that it runs
+    "vscode": lambda file: note_vscode(file, file.json()),
     "requests": _requests,
     "rewind": _rewind,
-    "lock": _lock,
+    # a process has the session open, or crashed: the log may still grow
+    "lock": lambda file: file.note("in_use", True),
 }

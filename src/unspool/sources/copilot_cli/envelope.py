@@ -6,7 +6,6 @@
 nowhere: order is the order of the file.
 """
 
-import zlib
 from typing import Any
 
 import msgspec
@@ -48,14 +47,6 @@ class Event(Scribe, kw_only=True, eq=False, gc=False):
     def type(self) -> str:
         return self.envelope.type
 
-    @property
-    def agent(self) -> str:
-        return self.envelope.agentId or ""
-
-    @property
-    def place(self) -> str:
-        return f"{self.origin}:{self.offset}"
-
     def text(self, name: str) -> str:
         value = self.data.get(name)
         return value.strip() if isinstance(value, str) else ""
@@ -77,8 +68,3 @@ class Event(Scribe, kw_only=True, eq=False, gc=False):
     def chosen(self, *names: str) -> dict[str, Any]:
         """These fields of the data, as far as they are there."""
         return chosen(self.data, names)
-
-
-def made_id(offset: int, line: bytes) -> str:
-    """For events without an id (flat streams): the same line at the same place is the same event."""
-    return f"{offset}-{zlib.crc32(line):08x}"

@@ -3,6 +3,7 @@
 Shared by the CLI's logs, what it prints (`--output-format json`), and VS Code's transcripts.
 """
 
+import zlib
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -13,7 +14,7 @@ from unspool.io.origins import Origin, Tally
 from unspool.io.structs import Shape
 from unspool.io.values import str_of
 from unspool.sources.copilot_cli import flat, legacy, session, speech, tools
-from unspool.sources.copilot_cli.envelope import Envelope, Event, made_id
+from unspool.sources.copilot_cli.envelope import Envelope, Event
 from unspool.sources.copilot_cli.lookup import Lookup
 
 READERS: dict[str, Callable[[Event, Lookup], None]] = {
@@ -175,7 +176,8 @@ def read_events(
         if not isinstance(data, dict):
             data = {"value": data}
         if envelope.id is None:
-            envelope.id = made_id(offset, line)
+            # In flat streams: the same line at the same place is the same event.
+            envelope.id = f"{offset}-{zlib.crc32(line):08x}"
         call = data.get("toolCallId" if kind in _ABOUT_A_CHILD else "parentToolCallId")
         child = ""
         if call or envelope.agentId:

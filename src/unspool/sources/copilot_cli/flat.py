@@ -44,7 +44,7 @@ def _read_result(event: Event, lookup: Lookup) -> None:
 def _read_usage(event: Event, lookup: Lookup) -> None:
     event.usage(
         on="call",
-        subject=event.place,
+        subject=event.entry,
         prompt=whole_number(event.data.get("input_tokens")),
         completion=whole_number(event.data.get("output_tokens")),
     )

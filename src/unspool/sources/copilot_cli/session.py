@@ -111,7 +111,7 @@ def _report(event: Event, key: Key, on: Literal["segment", "conversation"], metr
         event.usage(
             key=key,
             on=on,
-            subject=(event.entry or event.place) if on == "segment" else "",
+            subject=event.entry if on == "segment" else "",
             model=model,
             **_figures(dict_of(field_of(account, "usage"))),
             requests=whole_number(requests.get("count")),

@@ -63,7 +63,7 @@ def read_assistant(event: Event, lookup: Lookup) -> None:
     data = event.data
     call = event.text("apiCallId")
     chunked = whole_number(data.get("chunkIndex")) is not None and bool(call)
-    ident = (call if chunked else event.text("messageId") or event.entry) or event.place
+    ident = call if chunked else event.text("messageId") or event.entry
     extra = event.chosen(
         "phase", "providerId", "citations", "serverTools", "requestId", "serviceRequestId", "fusion"
     )
