@@ -36,9 +36,7 @@ _TOUCHES = {"read": "read", "edit": "edit", "write": "create"}
 _STATUS = {"aborted": "interrupted", "pending": "interrupted", "error": "failed"}
 _SAID = ("message", "message_end", "custom_message", "branch_summary")
 """Entries and printed events that hold a message, or are one."""
-_REPEATS = re.compile(
-    "(?:agent|turn|message(?!_end)|tool_execution|queue|compaction|auto_retry|entry)_"
-)
+_REPEATS = re.compile("(?:agent|turn|message|tool_execution|queue|compaction|auto_retry|entry)_")
 """Events of the printed stream beside `message_end`: they repeat what it tells."""
 _MARKS = ("thinking_level_change", "context_edit", "label", "custom")
 """Entries between messages that are kept as they are."""
@@ -137,11 +135,11 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         elif (piece := entry.assistantMessageEvent) is not None:
             said.text += piece.delta if piece.type == "text_delta" else ""
             thought.thinking += piece.delta if piece.type == "thinking_delta" else ""
-        if _REPEATS.match(kind):
-            tally.noise += 1
-            continue
         if kind in _SAID:
             _read_message(message, scribe)
+        elif _REPEATS.match(kind):
+            tally.noise += 1
+            continue
         elif not _read_entry(entry, scribe):
             if kind not in _MARKS:
                 tally.unrecognise(kind or "no type", origin.path, offset)

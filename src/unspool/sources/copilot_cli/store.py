@@ -103,13 +103,12 @@ def read_store(origin: Origin, tally: Tally, product: str) -> Iterator[AnyFact]:
                 yield from scribe.facts
                 extras = [*files.pop(session, []), *references.pop(session, [])]
                 yield from _turns(rows, session, own, extras)
-            for session, checkpoints in rows.by_session("checkpoints").items():
-                for row in checkpoints:
-                    number = whole_number(row.get("checkpoint_number"))
-                    value = {"number": number} if number is not None else {}
-                    scribe = rows.scribe(session, f"checkpoint:{number}")
-                    scribe.note("checkpoints", value | chosen(row, SECTIONS), 1)
-                    yield from scribe.facts
+            for row in rows.iter("checkpoints", "rowid"):
+                number = whole_number(row.get("checkpoint_number"))
+                value = {"number": number} if number is not None else {}
+                scribe = rows.scribe(str(row.get("session_id") or ""), f"checkpoint:{number}")
+                scribe.note("checkpoints", value | chosen(row, SECTIONS), 1)
+                yield from scribe.facts
             yield from _usage(rows)
             yield from _artifacts(rows)
             rows.tally.noise += sum(map(len, (*files.values(), *references.values())))
@@ -167,21 +166,20 @@ def _extra(rows: Rows, session: str, row: Row) -> list[AnyFact]:
 
 def _usage(rows: Rows) -> Iterator[AnyFact]:
     """Figures of single engine calls, for runs that ended without a report."""
-    for session, events in rows.by_session("assistant_usage_events").items():
-        for row in events:
-            entry = f"usage:{row.get('id')}"
-            scribe = rows.scribe(session, entry)
-            scribe.usage(
-                on="call",
-                subject=entry,
-                time=parse_time(row.get("created_at")),
-                model=str(row.get("model") or ""),
-                requests=1,
-                extra=chosen(row, _USAGE_EXTRAS) or None,
-                rank=1,
-                **{name: whole_number(row.get(f"{n}_tokens")) for name, n in _FIGURES.items()},
-            )
-            yield from scribe.facts
+    for row in rows.iter("assistant_usage_events", "rowid"):
+        entry = f"usage:{row.get('id')}"
+        scribe = rows.scribe(str(row.get("session_id") or ""), entry)
+        scribe.usage(
+            on="call",
+            subject=entry,
+            time=parse_time(row.get("created_at")),
+            model=str(row.get("model") or ""),
+            requests=1,
+            extra=chosen(row, _USAGE_EXTRAS) or None,
+            rank=1,
+            **{name: whole_number(row.get(f"{n}_tokens")) for name, n in _FIGURES.items()},
+        )
+        yield from scribe.facts
 
 
 _FIGURES = {
