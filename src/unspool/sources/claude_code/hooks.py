@@ -26,19 +26,7 @@ from unspool.sources.claude_code.results import CHANGED, refusal, touch_of
 from unspool.sources.claude_code.stream import read_handback
 from unspool.sources.claude_code.transcript import COMMAND_GUESS
 from unspool.sources.claude_code.words import read_words
-from unspool.sources.hook_payloads import (
-    CLAUDE_EVENTS,
-    LATER,
-    Dialect,
-    Payload,
-    call,
-    ended,
-    failed,
-    last_words,
-    mark_subagent,
-    marked,
-    own_fields,
-)
+from unspool.sources.hook_payloads import LATER, Dialect, Payload, own_fields
 from unspool.sources.scribe import Scribe, chosen, snake, title_of
 
 EVENTS = (
@@ -120,7 +108,7 @@ def _prompt(payload: Payload, scribe: Scribe) -> None:
 
 def _permission(payload: Payload, scribe: Scribe) -> None:
     """No call id: it is the call with this name and these arguments, in its own log too."""
-    call(payload, scribe, extra={"permission_requested": True}, rank=LATER + 1)
+    hook_payloads.call(payload, scribe, extra={"permission_requested": True}, rank=LATER + 1)
 
 
 def _result(payload: Payload, scribe: Scribe, rank: int = LATER) -> None:
@@ -131,13 +119,15 @@ def _result(payload: Payload, scribe: Scribe, rank: int = LATER) -> None:
         # {"hook_event_name":"PostToolBatch","tool_calls":[{"tool_use_id":"toolu_1",
         #  "tool_response":"Permission to use Bash with command x has been denied."}]}
         denied = refusal(response)[0] == "denied" and response.rstrip().endswith("denied.")
-        ended(payload, scribe, text=response, failed=denied, status="denied" if denied else "")
+        hook_payloads.ended(
+            payload, scribe, text=response, failed=denied, status="denied" if denied else ""
+        )
         return
     fields = dict_of(response)
     touch = touch_of(fields) if not CHANGED.isdisjoint(fields) else None
     files = (touch,) if touch is not None else ()
     told = {"text": response_text(response), "details": response, "files": files}
-    ended(payload, scribe, failed=False, rank=rank, **told)
+    hook_payloads.ended(payload, scribe, failed=False, rank=rank, **told)
     asked = str_of(payload.get("tool_use_id"))
     if asked and (agent := str_of(fields.get("agentId"))):
         session = scribe.key[1].partition("/")[0]
@@ -167,7 +157,7 @@ def response_text(response: Any) -> str | None:
 
 
 def _denial(payload: Payload, scribe: Scribe) -> None:
-    ended(payload, scribe, failed=True, status="denied")
+    hook_payloads.ended(payload, scribe, failed=True, status="denied")
     if payload.get("tool_use_id") and payload.get("reason"):
         reason, denied = payload["reason"], str(payload["tool_use_id"])
         scribe.note("denial_reason", reason, Rank.ECHO, "call", denied)
@@ -192,20 +182,20 @@ def _display(payload: Payload, scribe: Scribe) -> None:
 
 
 def _stop(payload: Payload, scribe: Scribe) -> None:
-    last_words(payload, scribe)
+    hook_payloads.last_words(payload, scribe)
     scribe.mark("turn_end", own_fields(payload), rank=Rank.ECHO)
     if payload.get("reason"):  # some loggers know no other end (cases/claude_code/hooks_envelope)
         scribe.mark("end", {"reason": payload["reason"]}, rank=LATER)
 
 
 def _stop_failure(payload: Payload, scribe: Scribe) -> None:
-    last_words(payload, scribe, kind="error")  # the program's words, not the model's
+    hook_payloads.last_words(payload, scribe, kind="error")  # the program's words, not the model's
     scribe.mark("error", own_fields(payload), rank=Rank.ECHO)
 
 
 def _subagent_start(payload: Payload, scribe: Scribe) -> None:
     if "child" in payload and payload.get("agent_type") != "":
-        mark_subagent("subagent_start", payload, scribe)
+        hook_payloads.mark_subagent("subagent_start", payload, scribe)
 
 
 def _subagent_stop(payload: Payload, scribe: Scribe) -> None:
@@ -214,7 +204,7 @@ def _subagent_stop(payload: Payload, scribe: Scribe) -> None:
         # (cases/claude_code/hooks_all_events).
         scribe.mark("subagent_end", chosen(payload, ("agent_id",)), rank=Rank.ECHO)
         return
-    CLAUDE_EVENTS["SubagentStop"](payload, scribe)
+    hook_payloads.CLAUDE_EVENTS["SubagentStop"](payload, scribe)
     child, path = (NAME, payload["child"]), str_of(payload.get("agent_transcript_path"))
     notes = {"agent": NAME, "session_id": scribe.key[1], "transcript_path": path}
     for name, value in notes.items():
@@ -247,12 +237,12 @@ DIALECT = Dialect(
     product=NAME,
     is_own=is_payload,
     events={
-        **{name: marked(snake(name)) for name in EVENTS},
+        **{name: hook_payloads.marked(snake(name)) for name in EVENTS},
         "SessionStart": _start,
         "UserPromptSubmit": _prompt,
-        "PreToolUse": call,
+        "PreToolUse": hook_payloads.call,
         "PostToolUse": _result,
-        "PostToolUseFailure": failed,
+        "PostToolUseFailure": hook_payloads.failed,
         "PostToolBatch": _batch,
         "PermissionRequest": _permission,
         "PermissionDenied": _denial,

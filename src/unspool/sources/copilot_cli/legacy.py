@@ -18,7 +18,7 @@ from unspool.facts import AnyFact, Role
 from unspool.io.door import read_json
 from unspool.io.origins import Origin, Tally, open_origin
 from unspool.io.times import format_time, parse_time
-from unspool.io.values import dicts_of, field_of, list_of
+from unspool.io.values import dict_of, dicts_of, field_of, str_of
 from unspool.prompts.shapes import arguments_text
 from unspool.prompts.typed import typed_text
 from unspool.sources.copilot_cli.envelope import Envelope, Event
@@ -38,23 +38,18 @@ _REFUSED = ("rejected", "denied")
 
 
 def read_import(event: Event, lookup: Lookup) -> None:
-    session = event.data.get("legacySession")
     event.mark("import", event.chosen("importTime", "sourceFile"))
-    if isinstance(session, dict):
-        _read_session(event, session)
+    _read_session(event, dict_of(event.data.get("legacySession")))
 
 
 def read_file(origin: Origin, tally: Tally, product: str, recover: bool) -> Iterator[AnyFact]:
     with open_origin(origin.path) as file:
         data = file.read()
     salvage = read_json(data, recover)
-    sessions = [value for value in salvage.values if isinstance(value, dict)]
+    sessions = [value for value in dicts_of(salvage.values) if str_of(value.get("sessionId"))]
     for number, session in enumerate(sessions):
         tally.records += 1
-        named = session.get("sessionId")
-        if not isinstance(named, str) or not named:
-            stem = origin.path.replace("\\", "/").rpartition("/")[2].removesuffix(".json")
-            named = stem.removeprefix("session_").rpartition("_")[0] or stem
+        named = session["sessionId"]
         key = (product, named)
         event = Event(key, origin.path, 0, root=key)
         event.begin(number, Envelope(id=""), {}, key)
@@ -80,8 +75,7 @@ class _Shown:
         self.text = plain(entry.get("content") or entry.get("text")).strip()
         self.time = parse_time(entry.get("timestamp"))
         self.call = plain(entry.get("callId"))
-        result = entry.get("result")
-        self.outcome = plain(result.get("type")) if isinstance(result, dict) else ""
+        self.outcome = plain(field_of(entry.get("result"), "type"))
 
 
 def _read_session(event: Event, session: dict[str, Any]) -> None:
@@ -197,11 +191,10 @@ def _read_message(
     if shown is not None and shown.time is not None:
         # Not the time of the import: that of what was said.
         event.note("timestamp", format_time(shown.time), -1, "message", ident)
-    for index, call in enumerate(list_of(message.get("tool_calls"))):
-        function = field_of(call, "function")
-        if isinstance(function, dict):
-            name, arguments = plain(function.get("name")), arguments_text(function.get("arguments"))
-            event.call(
-                id=plain(call.get("id")), message=ident, name=name, index=index, time=None,
-                arguments=arguments, files=touches(name, arguments),
-            )  # fmt: skip
+    for index, asked in enumerate(dicts_of(message.get("tool_calls"))):
+        function = dict_of(asked.get("function"))
+        name, arguments = plain(function.get("name")), arguments_text(function.get("arguments"))
+        event.call(
+            id=plain(asked.get("id")), message=ident, name=name, index=index, time=None,
+            arguments=arguments, files=touches(name, arguments),
+        )  # fmt: skip
