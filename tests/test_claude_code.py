@@ -380,4 +380,4 @@ def test_no_value_of_any_type_ends_in_a_traceback(case: Path, tmp_path: Path) ->
 )  # fmt: skip
 def test_the_same_events_of_other_agents_are_not_ours(rows: list[dict[str, object]]) -> None:
     data = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-    assert not claude_code.claims(Head("/logs/log.jsonl", data, True))
+    assert sources.recognise(Head("/logs/log.jsonl", data, True)) != claude_code.NAME

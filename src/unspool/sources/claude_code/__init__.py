@@ -41,32 +41,19 @@ HOOKS = Hooks(
 
 
 def claims(head: Head) -> bool:
-    """Any of the first objects is a line of a transcript, a hook payload or a headless stream."""
-    if ".qwen" in head.parts:
-        return False  # Qwen Code keeps its sessions under the same names
+    """Any of the first objects is a line of a transcript, a hook payload or a headless stream. Qwen
+    Code, which has the same lines with messages in the shape of Gemini's, is asked before."""
     if companions.claims(head):
         return True
     if head.name in ("journal.jsonl", "history.jsonl") or not any(m in head.data for m in _MARKERS):
         return False
     objects = head.objects or list(hooklogs.head_payloads(head))
-    if any(_is_qwen(value) for value in objects):
-        return False
     if any(_is_ours(value) for value in objects):
         return True
     # A first line longer than the head cannot be parsed; its beginning tells.
     start = head.data[:4096].lstrip()
     named = b'"parentUuid":' in start and b'"sessionId":' in start
     return not head.whole and start[:1] == b"{" and named
-
-
-def _is_qwen(value: dict[str, Any]) -> bool:
-    """Qwen Code writes the same lines, with messages in the shape of Gemini's:
-
-    {"type":"user","uuid":"u1","sessionId":"s1","message":{"role":"user","parts":[{"text":"Hi"}]}}
-    """
-    message = value.get("message")
-    has_parts = isinstance(message, dict) and "parts" in message and "content" not in message
-    return has_parts or "systemPayload" in value or "qwen_code_version" in value
 
 
 def _is_ours(value: dict[str, Any]) -> bool:

@@ -51,9 +51,9 @@ def is_stream(value: Value) -> bool:
 
 
 def is_ours(value: Value) -> bool:
-    """Cursor's CLI prints the same types, and so does Qwen's: only Claude Code lists its tools with
-    its version, names the price, and says whose call a line belongs to beside the id of the message."""
-    if not is_stream(value) or "qwen_code_version" in value:
+    """Cursor's CLI prints the same types: only Claude Code lists its tools with its version, names the
+    price, and says whose call a line belongs to beside the id of the message."""
+    if not is_stream(value):
         return False
     if value["type"] == "system":
         return "tools" in value or "claude_code_version" in value
