@@ -4,6 +4,7 @@ import io
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import PurePath
 from typing import NamedTuple
@@ -98,7 +99,6 @@ class Head:
         """Whether `data` is the whole file."""
         self.plain = plain
         """Whether the bytes are those of the file: not packed, not in UTF-16."""
-        self._objects: list[dict[str, object]] | None = None
 
     @cached_property
     def _pure(self) -> PurePath:
@@ -131,40 +131,26 @@ class Head:
     @property
     def has_lines(self) -> bool:
         """Whether a line of the file is an object, or the first is too long to tell."""
-        return self.plain and (b"\n" not in self.data or self.has_objects)
+        return self.plain and (b"\n" not in self.data or bool(self.objects))
 
-    @property
-    def has_objects(self) -> bool:
-        """Whether any of the first whole lines is an object: the first one tells, most often."""
-        return (
-            next(iter(self._parse() if self._objects is None else self._objects), None) is not None
-        )
-
-    @property
+    @cached_property
     def objects(self) -> list[dict[str, object]]:
         """The JSON objects on the first whole lines (at most 50); none of a file that is one array."""
-        if self._objects is None:
-            self._objects = list(self._parse())
-        return self._objects
-
-    def _parse(self) -> Iterator[dict[str, object]]:
         lines = self.data.removeprefix(b"\xef\xbb\xbf").split(b"\n", 50)
         if len(lines) > 50 or (not self.whole and len(lines) > 1):
             lines.pop()
-        for line in lines:
-            try:
-                value = _decode(line.strip(b"\r\0 \t,"))
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(value, dict):
-                yield value
+        values = map(_decode, lines)
+        return [value for value in values if isinstance(value, dict)]
 
 
 def _decode(line: bytes) -> object:
+    line = line.strip(b"\r\0 \t,")
     try:
         return msgspec.json.decode(line)
-    except msgspec.DecodeError:
-        return json.loads(line)  # takes half a pair of surrogates, too
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        with suppress(ValueError, RecursionError):
+            return json.loads(line)  # takes half a pair of surrogates, too
+    return None
 
 
 def open_origin(path: str) -> io.BufferedReader:

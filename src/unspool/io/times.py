@@ -5,7 +5,7 @@ And stamps: dates as scripts write them before what they log (ISO, `date`, `date
 
 import re
 import time
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -115,19 +115,26 @@ def parse_moment(text: str) -> int | None:
     return parse_time(text)
 
 
+_CLOCK = (
+    r",? (?:at )?(?P<hour>\d{1,2})(?P<rest>:\d\d:\d\d)(?: ?(?P<half>[AP]M))?"
+    r"(?: (?P<zone>[A-Z]{2,5}|[+-]\d{4}))?(?: (?P<year2>\d{4}))?"
+)
+_MONTH = r"(?P<month>[A-Z][a-z]{2})[a-z]*"
+_DAY = r"(?P<day>\d{1,2})"
+_YEAR = r"(?:,? (?P<year>\d{4}))?"
 _ISO = re.compile(
     r"(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d+))?"
     r"(?: ?(Z|UTC|GMT|[+-]\d\d:?\d\d))?"
 )
-_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
-_NAMED = re.compile(
-    r"(?:(?P<month>[A-Z][a-z]{2})[a-z]* +(?P<day>\d{1,2})|(?P<day2>\d{1,2}) (?P<month2>[A-Z][a-z]{2})"
-    r"[a-z]*)(?:,? (?P<year>\d{4}))?,? (?:at )?(?P<hour>\d{1,2}):(?P<minute>\d\d):(?P<second>\d\d)"
-    r"(?: ?(?P<half>[AP]M))?(?: (?P<zone>[A-Z]{2,5}|[+-]\d{4}))?(?: (?P<year2>\d{4}))?"
+_DATES = (
+    # Sun Nov 15 22:45:01 UTC 2026
+    re.compile(rf"{_MONTH} +{_DAY}{_YEAR}{_CLOCK}"),
+    # Sun 15 Nov 2026 10:45:01 PM CET, 15 Nov 2026 22:45:01 +0000
+    re.compile(rf"{_DAY} {_MONTH}{_YEAR}{_CLOCK}"),
+    # 11/15/2026, 10:45:01 PM: month first, as JavaScript writes it, unless that is no month
+    re.compile(rf"(?P<month>\d{{1,2}})/{_DAY}/(?P<year>\d{{4}}){_CLOCK}"),
 )
-"""`Sun Nov 15 22:45:01 UTC 2026`, `Sun 15 Nov 2026 10:45:01 PM CET`, `15 Nov 2026 22:45:01 +0000`."""
-_NUMBERED = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4}),? (\d{1,2}):(\d\d):(\d\d)(?: ?([AP]M))?")
-"""`11/15/2026, 10:45:01 PM`: month first, as JavaScript writes it, unless that is no month."""
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _NUMBER = re.compile(r"(?<![\d.])(\d{10}(?:\.\d+)?|\d{13})(?![\d.])")
 _EARLIEST, _LATEST = 1_600_000_000_000_000, 2_600_000_000_000_000
 """Numbers outside of 2020 to 2052 are no time: a process, a size, a part of an id."""
@@ -144,48 +151,30 @@ class Moment(NamedTuple):
 def find_moment(text: str) -> Moment | None:
     """The first date in a text that a script wrote before a record."""
     if match := _ISO.search(text):
-        return _of_iso(match)
-    if match := _NAMED.search(text):
-        at = _MONTHS.find(match["month"] or match["month2"])
-        year = match["year"] or match["year2"]
-        if at < 0 or at % 3 or not year:
-            return None
-        zone = match["zone"] or ""
-        has_zone = zone in _UTC or zone[:1] in ("+", "-")
-        ahead = timedelta()
-        if has_zone and zone not in _UTC:
-            ahead = timedelta(hours=int(zone[:3]), minutes=int(zone[0] + zone[3:]))
-        parts = (int(year), at // 3 + 1, int(match["day"] or match["day2"]))
-        return _built(
-            parts, match["hour"], match["minute"], match["second"], match["half"], has_zone, ahead
-        )
-    if match := _NUMBERED.search(text):
-        month, day = int(match[1]), int(match[2])
-        if month > 12:
-            month, day = day, month
-        return _built((int(match[3]), month, day), match[4], match[5], match[6], match[7], False)
+        year, month, day, clock, fraction, zone = match.groups()
+        return _moment(f"{year}-{month}-{day}T{clock}.{fraction or '0'}", zone or "")
+    for date in _DATES:
+        if match := date.search(text):
+            return _of_named(match.groupdict())
     if match := _NUMBER.search(text):
         time = parse_time(float(match[1]) if "." in match[1] else int(match[1]))
         return Moment(time, True) if time is not None and _EARLIEST < time < _LATEST else None
     return None
 
 
-def _of_iso(match: re.Match[str]) -> Moment | None:
-    year, month, day, clock, fraction, zone = match.groups()
-    zone = "Z" if zone in _UTC else zone or ""
-    time = parse_time(f"{year}-{month}-{day}T{clock}{'.' + fraction if fraction else ''}{zone}")
-    return Moment(time, bool(zone)) if time is not None else None
+def _of_named(part: dict[str, str | None]) -> Moment | None:
+    named, day, hour = part["month"] or "", int(part["day"] or 0), int(part["hour"] or 0)
+    month = _MONTHS.index(named) + 1 if named in _MONTHS else int(named) if named.isdigit() else 0
+    if month > 12:
+        month, day = day, month
+    if part["half"] is not None:
+        hour = hour % 12 + (12 if part["half"] == "PM" else 0)
+    year = part["year"] or part["year2"]
+    return _moment(f"{year}-{month:02d}-{day:02d}T{hour:02d}{part['rest']}", part["zone"] or "")
 
 
-def _built(
-    date: tuple[int, int, int], hour: str, minute: str, second: str, half: str | None,
-    has_zone: bool, ahead: timedelta = timedelta(),
-) -> Moment | None:  # fmt: skip
-    hours = int(hour) % 12 + (12 if half == "PM" else 0) if half else int(hour)
-    try:
-        zone = timezone(ahead) if ahead else UTC
-        moment = datetime(*date, hours, int(minute), int(second), tzinfo=zone)
-    except ValueError:
-        return None
-    time = parse_time(moment.isoformat())
-    return Moment(time, has_zone) if time is not None else None
+def _moment(text: str, zone: str) -> Moment | None:
+    """Of names of zones only those that mean one everywhere count."""
+    offset = "Z" if zone in _UTC else zone if zone.startswith(("+", "-")) else ""
+    time = parse_time(text + offset)
+    return Moment(time, bool(offset)) if time is not None else None

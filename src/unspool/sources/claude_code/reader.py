@@ -90,7 +90,7 @@ class Reader:
                     yield from self._problem(logged.offset, logged.code, logged.text)
             return
         # A packed file, which is not cut into ranges, has lines all the same.
-        lines = b"\n" not in head.data or head.has_objects
+        lines = b"\n" not in head.data or bool(head.objects)
         origin = msgspec.structs.replace(self.origin, lines=lines)
         # Undo state may hold whole files; nothing in it was said.
         undo = b'{"type":"file-history-snapshot"'

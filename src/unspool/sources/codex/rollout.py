@@ -101,9 +101,7 @@ class _Rollout:
         """The moment of the last line, as written and in microseconds: many lines have the same."""
 
     def read(self) -> Iterator[AnyFact]:
-        for line in iter_json_lines(
-            self.origin, LINE, self.tally, self.recover, noise=_UNREAD, whole=True
-        ):
+        for line in iter_json_lines(self.origin, LINE, self.tally, self.recover, noise=_UNREAD):
             if isinstance(line, Problem):
                 yield line
                 continue

@@ -144,9 +144,7 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
         return
     chat = _Chat(origin)
     before = tally.records - tally.problems
-    for line in iter_json_lines(
-        origin, _ENTRY, tally, recover or name.endswith(".json"), whole=True
-    ):
+    for line in iter_json_lines(origin, _ENTRY, tally, recover or name.endswith(".json")):
         if isinstance(line, Problem):
             yield line
             continue
