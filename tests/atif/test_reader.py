@@ -471,5 +471,6 @@ def test_what_vs_code_wrote_becomes_valid() -> None:
         for _, one in documents_in(json.loads(path.read_text(encoding="utf-8"))):
             if one["steps"]:
                 made = again(one)
-                assert made == settle(one, Document, version_of(one), {})
+                settle(one, Document, version_of(one))
+                assert made == one
                 assert harbor_errors(made) == [], path.name

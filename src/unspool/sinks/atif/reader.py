@@ -125,8 +125,8 @@ class Reading:
         """The paths of what is against the rules."""
         self.trajectories: list[Trajectory] = []
         """The document's own first, then those of its sub-agents."""
-        settled = settle(given, model.Document, version_of(given), {})
-        self._read(settled, ident, "")
+        settle(given, model.Document, version_of(given))
+        self._read(given, ident, "")
         for trajectory in self.trajectories:
             if trajectory.source == FOREIGN:
                 for message in trajectory.messages:
@@ -226,32 +226,28 @@ class Reading:
             return b""
 
 
-def settle(given: Json, kind: type[msgspec.Struct], version: str, above: Json) -> Json:
-    """A copy of an object in which the keys that ATIF does not know stand in the nearest `extra`.
-    Those of an object that has none go to the one `above`."""
+def settle(
+    value: Json,
+    kind: type[msgspec.Struct],
+    version: str,
+    above: Json | None = None,
+    place: str = "",
+) -> None:
+    """Move the keys that ATIF does not know, of an object and of those in it, to the nearest `extra`;
+    those of an object that has none go to the one above, by its place there."""
     fields = model.fields_of(kind)
-    settled = {key: value for key, value in given.items() if key in fields}
-    strays = {key: value for key, value in given.items() if key not in fields}
-
-    def settle_in(value: Any, struct: type[msgspec.Struct], place: str) -> Any:
-        if isinstance(value, list):
-            return [settle_in(item, struct, f"{place}.{n}") for n, item in enumerate(value)]
-        if not isinstance(value, dict):
-            return value
-        below: Json = {}
-        inner = settle(value, struct, version, below)
-        strays.update({f"{place}.{key}": item for key, item in below.items()})
-        return inner
-
-    for name, value in settled.items():
-        if (struct := fields[name].struct) is not None:
-            settled[name] = settle_in(value, struct, name)
+    for name, field in fields.items():
+        inner = value.get(name)
+        items = enumerate(inner) if isinstance(inner, list) else [("", inner)]
+        for number, item in items:
+            if field.struct is not None and isinstance(item, dict):
+                settle(item, field.struct, version, value, f"{name}.{number}".rstrip("."))
+    strays = {key: value.pop(key) for key in [*value] if key not in fields}
     since = model.SINCE.get(kind.__name__, {}).get("extra", model.VERSIONS[0])
     if strays and "extra" in fields and not older(version, since):
-        settled["extra"] = {**strays, **dict_of(settled.get("extra"))}
-    else:
-        above |= strays
-    return settled
+        value["extra"] = {**strays, **dict_of(value.get("extra"))}
+    elif above is not None:
+        above |= {f"{place}.{key}": item for key, item in strays.items()}
 
 
 def _keep_difference(

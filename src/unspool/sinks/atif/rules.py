@@ -16,7 +16,7 @@ import msgspec
 from unspool.io.door import clean_text
 from unspool.io.origins import open_origin
 from unspool.io.times import parse_time
-from unspool.io.values import dict_of, dicts_of, field_of, list_of
+from unspool.io.values import dict_of, dicts_of, field_of, list_of, str_of
 from unspool.sinks.atif import model
 from unspool.sinks.atif.model import (
     AGENT_ONLY,
@@ -317,7 +317,7 @@ class _Check:
         for number, part in enumerate(content):
             at = f"{path}[{number}]"
             kind, source = field_of(part, "type"), field_of(part, "source")
-            file, media_type = field_of(source, "path"), field_of(source, "media_type")
+            file, media_type = field_of(source, "path"), str_of(field_of(source, "media_type"))
             if isinstance(file, str):
                 self.media.append((f"{at}.source.path", file))
             if kind not in ("text", "image", "audio"):
@@ -334,11 +334,7 @@ class _Check:
                 self._since(model.AUDIO, at)
             elif "duration_sec" in dict_of(source):
                 self.error("unknown-field", f"{at}.source.duration_sec", "not a field of ATIF")
-            if (
-                kind != "text"
-                and isinstance(media_type, str)
-                and not is_media_type(media_type, kind)
-            ):
+            if media_type and not is_media_type(media_type, kind):
                 message = f"{media_type!r} is no {kind} type of ATIF"
                 self.error("media-type", f"{at}.source.media_type", message)
 

@@ -224,7 +224,9 @@ def plant(family: Family) -> Node:
     """The family as a tree. Ties that would close a circle, or give a child twice, are left out."""
     descendants = {t.conversation_id: t for t in family.descendants if t is not family.root}
     descendants.pop(family.root.conversation_id, None)
-    ties = _ties([family.root, *descendants.values()])
+    ties: dict[str, dict[str, str | None]] = defaultdict(dict)
+    for parent, child, call in _ties([family.root, *descendants.values()]):
+        ties[parent][child] = ties[parent].get(child) or call
     root = Node(family.root)
     placed = {root.id}
     waiting = [root]
@@ -236,10 +238,7 @@ def plant(family: Family) -> Node:
                 node.children.append(Node(descendants[child], call))
         waiting += node.children
     # Those that are said to be of the family, but are tied to nothing in it.
-    for ident, trajectory in descendants.items():
-        if ident not in placed:
-            root.children.append(Node(trajectory))
-    root.children.sort(key=lambda node: node.id not in ties[root.id])
+    root.children += [Node(t) for ident, t in descendants.items() if ident not in placed]
     for node in root.walk():
         order = residue_of(node.trajectory.extra).children
         if order:  # as the document had them that they were read from
@@ -248,22 +247,16 @@ def plant(family: Family) -> Node:
     return root
 
 
-def _ties(trajectories: list[Trajectory]) -> dict[str, dict[str, str | None]]:
-    """Parent → child → the call that started it, as any of the two sides tells it."""
-    ties: dict[str, dict[str, str | None]] = defaultdict(dict)
-
-    def tie(parent: str, child: str, call: str | None) -> None:
-        ties[parent][child] = ties[parent].get(child) or call
-
+def _ties(trajectories: list[Trajectory]) -> Iterator[tuple[str, str, str | None]]:
+    """(parent, child, the call that started it), as any of the two sides tells it."""
     for trajectory in trajectories:
+        ident = trajectory.conversation_id
         for link in trajectory.children or ():
-            tie(trajectory.conversation_id, link.conversation_id, link.tool_call_id)
+            yield ident, link.conversation_id, link.tool_call_id
         for message in trajectory.messages:
             for call in message.tool_calls or ():
                 if call.child_id:
-                    tie(trajectory.conversation_id, call.child_id, call.id)
+                    yield ident, call.child_id, call.id
     for trajectory in trajectories:
-        if trajectory.parent is not None:
-            parent = trajectory.parent
-            tie(parent.conversation_id, trajectory.conversation_id, parent.tool_call_id)
-    return ties
+        if (parent := trajectory.parent) is not None:
+            yield parent.conversation_id, trajectory.conversation_id, parent.tool_call_id
