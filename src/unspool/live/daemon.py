@@ -283,7 +283,7 @@ class Daemon:
         while not self.stop.is_set():
             try:
                 with write_lock(self.store, BUSY_SECONDS), opened(self.store) as connection:
-                    pass  # made, or migrated
+                    pass  # made, if it was not there
                 with opened(self.store) as connection:
                     connection.execute(f"PRAGMA cache_size = -{CACHE_KB}")
                     work = _Work(self, connection, folder)
@@ -563,8 +563,8 @@ class _Work:
             self.daemon._states[doing.key] = now
 
     def align(self) -> None:
-        """Last of all, when nothing else is to be done: kept alignments of what changed. (Pieces are
-        left to the search: they would be indexed again with every change.)"""
+        """Last of all, when nothing else is to be done: kept alignments of what changed. (The index
+        of pieces is left to the search, which rarely asks for it.)"""
         if self.unaligned:
             with self._turn():
                 align_again(self.connection, self.unaligned)
@@ -572,9 +572,9 @@ class _Work:
 
 
 def _unread_bytes(changed: Changed) -> int:
-    if changed.known is None or changed.change == "rewritten":
-        return changed.size_bytes if changed.known is None or not changed.state else 0
-    return changed.size_bytes - changed.known.read_bytes
+    if changed.known is not None and changed.state:
+        return 0  # of a database that is known only what is new is read
+    return changed.size_bytes - changed.begin
 
 
 def _transcripts(arrivals: Iterable[Arrival]) -> set[str]:

@@ -120,7 +120,7 @@ class Monitors:
         for changed in made.changed:
             self.moved = now
             # On the first day everything is new: what nobody writes to is not looked at all the time.
-            if changed.change != "new" or is_recent(changed.mtime_ns):
+            if changed.known is not None or is_recent(changed.mtime_ns):
                 self.hot[changed.path] = now
         return made
 

@@ -236,7 +236,7 @@ class Writer:
             name = sources.recognise(read_head(str(file)), platform) or ""
         changed = Changed(
             path, f"{platform}/{Path(path).name}", size, max(e.received_ns for e in events), "",
-            "grown" if known is not None else "new", known,
+            known,
         )  # fmt: skip
         if not name:
             return Began(changed)

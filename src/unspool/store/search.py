@@ -83,7 +83,7 @@ def search(
     asked = _Search(connection, fields, filters or Filters())
     pieces = [query] if mode == "substring" else unworded(query) if mode == "words" else None
     if mode == "regex":
-        found = Found(list(asked.pattern(query, limit)))
+        found = Found(list(iter_pattern(connection, query, fields, asked.filters, limit)))
     elif pieces is not None:
         patterns = [re.compile(re.escape(piece), re.IGNORECASE) for piece in pieces]
         hits = asked.matching(_all_trigrams(pieces), patterns) if pieces else iter(())
@@ -108,7 +108,12 @@ def iter_pattern(
     limit: int,
 ) -> Iterator[Hit]:
     """Where a regular expression matches, the latest first, as it is found."""
-    return _Search(connection, fields, filters).pattern(query, limit)
+    try:
+        pattern = re.compile(query)
+    except re.error as error:
+        raise UsageError(f"not a regular expression: {error}") from None
+    hits = _Search(connection, fields, filters).matching(required_trigrams(query), [pattern])
+    return islice(hits, limit)
 
 
 def required_trigrams(pattern: str) -> str:
@@ -228,13 +233,6 @@ class _Search:
         self.connection = connection
         self.fields = fields
         self.filters = filters
-
-    def pattern(self, query: str, limit: int) -> Iterator[Hit]:
-        try:
-            pattern = re.compile(query)
-        except re.error as error:
-            raise UsageError(f"not a regular expression: {error}") from None
-        return islice(self.matching(required_trigrams(query), [pattern]), limit)
 
     def words(self, query: str, limit: int) -> Found:
         """Where all words stand in what was typed first, then in the answer …, the latest first.

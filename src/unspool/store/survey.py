@@ -8,7 +8,6 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -22,7 +21,6 @@ from unspool.store.opening import file_of, store_path
 TAIL_BYTES = 4096
 LOGS = (".jsonl", ".ndjson")
 GONE = (FileNotFoundError, NotADirectoryError)
-Change = Literal["new", "grown", "rewritten"]
 
 
 class Known(msgspec.Struct, array_like=True):
@@ -48,8 +46,9 @@ class Changed(msgspec.Struct):
     size_bytes: int
     mtime_ns: int
     state: str
-    change: Change
     known: Known | None = None
+    begin: int = 0
+    """Where the new records of a log begin, if it only grew."""
     only: tuple[str, ...] = ()
     """Of a database: the conversations that were written; empty: that is not known."""
 
@@ -153,11 +152,11 @@ def compare(findings: Survey, path: str, name: str, known: Known | None) -> None
     except OSError as error:
         findings.unreadable.append(error)
         return
-    change: Change = "new" if known is None else "rewritten"
+    begin = 0
     if known is not None and status.st_size > known.read_bytes and in_lines(path, known.source):
-        change = "grown"
+        begin = known.read_bytes
     findings.changed.append(
-        Changed(path, name, status.st_size, status.st_mtime_ns, state, change, known)
+        Changed(path, name, status.st_size, status.st_mtime_ns, state, known, begin)
     )
 
 
@@ -226,15 +225,11 @@ def recognised(changed: Changed) -> Origin | None:
     head = read_head(changed.path)
     name = sinks.recognise(head) or sources.recognise(head)
     start = 0
-    if (
-        known is not None
-        and changed.change == "grown"
-        and known.read_bytes
-        and tail_hash(changed.path, known.read_bytes) == known.tail_hash
-    ):
+    begin = changed.begin
+    if known is not None and begin and tail_hash(changed.path, begin) == known.tail_hash:
         # A short log may look like another one, or like none, while it grows: then all of it is
         # read, as what it was.
-        start = known.read_bytes if name == known.source and head.has_lines else 0
+        start = begin if name == known.source and head.has_lines else 0
         name = name or known.source
     if name is None:
         return None
@@ -264,8 +259,7 @@ def iter_batches(changed: list[Changed], size: int) -> Iterator[list[Changed]]:
         if not stem or not item.path.startswith(stem):
             stem = _stem(item.path) + os.sep
         batch.append(item)
-        fresh = item.known.read_bytes if item.known and item.change == "grown" else 0
-        weight += item.size_bytes - fresh
+        weight += item.size_bytes - item.begin
     if batch:
         yield batch
 
