@@ -138,9 +138,7 @@ def conversation(connection: sqlite3.Connection, query: OneQuery) -> Conversatio
     turns = [
         TurnLine(
             first_item[id(turn)],
-            (one_line(turn.prompt.words, 90) or "(nothing typed)")
-            if turn.prompt is not None
-            else "Before the first prompt",
+            turn.title,
             turn.number,
             turn_id(reading, turn),
         )

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import quote, unquote
 
 from unspool.facts import Attachment
-from unspool.io.values import field_of, list_of, str_of
+from unspool.io.values import field_of, list_of, parse_object, str_of
 from unspool.sinks import Family, Options, Piece, safe_name
 from unspool.trajectory import FileTouch, Message, ToolCall, Trajectory, text_of
 from unspool.views import Call, Reading, Rule, Said, read_family
-from unspool.views.calls import arguments_of
 from unspool.views.characters import printable
 from unspool.views.edits import Edit
 from unspool.views.figures import count, duration, plural, size
@@ -261,7 +260,7 @@ def given(call: ToolCall) -> str:
     """The arguments: a command as such, other objects as JSON over lines, plain text as it is."""
     if not call.arguments:
         return ""
-    values = arguments_of(call)
+    values = parse_object(call.arguments)
     if values is None:
         return f"Input:\n\n{fenced(call.arguments)}"
     blocks: list[str] = []

@@ -5,9 +5,10 @@ from typing import Literal
 
 import msgspec
 
+from unspool.io.values import parse_object
 from unspool.trajectory import Attachment, Trajectory
 from unspool.views import Aside, Call, Item, Reading, Rule, Said, Turn
-from unspool.views.calls import QUESTIONS, arguments_of
+from unspool.views.calls import QUESTIONS
 from unspool.views.characters import one_line, printable
 from unspool.views.edits import Edit
 from unspool.views.figures import between_ms, clock, count, day_and_time, duration, plural, size
@@ -236,7 +237,7 @@ def _label(said: Said, turn: Turn, kind: Kind) -> str:
 
 
 def _arguments(call: Call) -> str:
-    values = arguments_of(call.call)
+    values = parse_object(call.call.arguments)
     if values is None:
         return call.call.arguments.strip()
     rows = []

@@ -1,6 +1,5 @@
 """Tool calls in a line: the one argument that says what the call does."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -8,6 +7,7 @@ import msgspec
 from unspool.io.values import parse_object
 from unspool.trajectory import ToolCall
 from unspool.views.characters import one_line
+from unspool.views.edits import read_patch
 
 INTENTS = frozenset(("report_intent",))
 """Calls by which a model only says what it is about to do: read as a heading, not as a call."""
@@ -54,14 +54,9 @@ _TODOS = ("todos", "todoList", "plan", "tasks")
 LIMIT = 160
 
 
-def arguments_of(call: ToolCall) -> dict[str, Any] | None:
-    """The arguments as an object; None where they are plain text or broken."""
-    return parse_object(call.arguments)
-
-
 def headline(call: ToolCall, root: str = "") -> str:
     """What the call does, on one line; paths below `root` are shown relative to it."""
-    arguments = arguments_of(call)
+    arguments = parse_object(call.arguments)
     if arguments is None:
         return one_line(_patched(call.arguments) or call.arguments, LIMIT)
     for name in _TELLING:
@@ -123,9 +118,4 @@ def _is_done(item: object) -> bool:
 
 def _patched(text: str) -> str:
     """The files that a patch names."""
-    marks = ("*** Update File: ", "*** Add File: ", "*** Delete File: ", "+++ b/")
-    return ", ".join(_after(text.splitlines(), marks))
-
-
-def _after(lines: Iterable[str], marks: tuple[str, ...]) -> list[str]:
-    return [line[len(mark) :] for line in lines for mark in marks if line.startswith(mark)]
+    return ", ".join(edit.path for edit in read_patch(text))

@@ -9,9 +9,8 @@ import re
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
-from unspool.io.values import dicts_of, list_of
+from unspool.io.values import dicts_of, list_of, parse_object
 from unspool.trajectory import Message, ToolCall, Trajectory
-from unspool.views.calls import arguments_of
 
 Sign = Literal["+", "-", " ", "@"]
 LINES = 1500
@@ -56,13 +55,13 @@ def edits_of(call: ToolCall, result: Message | None = None) -> list[Edit]:
     details = result.details if result is not None else None
     if isinstance(details, dict) and (reported := _structured(details)):
         return [reported]
-    arguments = arguments_of(call)
+    arguments = parse_object(call.arguments)
     if arguments is None:
-        return _patch(call.arguments)
+        return read_patch(call.arguments)
     if replaced := replacements(arguments):
         return [Edit(path, diff(old, new)) for path, old, new in replaced]
     for name in _PATCHES:
-        if isinstance(arguments.get(name), str) and (patched := _patch(arguments[name])):
+        if isinstance(arguments.get(name), str) and (patched := read_patch(arguments[name])):
             return patched
     path, whole = _first(arguments, _PATHS), _first(arguments, _WHOLE)
     if path and whole:
@@ -157,7 +156,7 @@ def _structured(details: dict[str, Any]) -> Edit | None:
     return Edit(path, lines) if lines else None
 
 
-def _patch(text: str) -> list[Edit]:
+def read_patch(text: str) -> list[Edit]:
     """A patch as text: unified, or in the envelope `*** Begin Patch`."""
     if "*** Begin Patch" not in text and "\n@@ " not in f"\n{text}":
         return []

@@ -122,23 +122,18 @@ class Turn(msgspec.Struct):
         return (between_ms(stamps[0], stamps[-1]) or None) if len(stamps) > 1 else None
 
     @property
-    def completion_tokens(self) -> int | None:
-        counts = [
-            item.message.usage.completion_tokens
-            for item in self.items
-            if isinstance(item, Said) and item.message.usage
-        ]
-        numbers = [number for number in counts if number is not None]
-        return sum(numbers) if numbers else None
+    def title(self) -> str:
+        """Its prompt, for a list of turns."""
+        if self.prompt is None:
+            return "Before the first prompt"
+        return one_line(self.prompt.words, 90) or "(nothing typed)"
 
 
 def _measured(item: Item) -> float | None:
     if not isinstance(item, Rule) or item.kind != "turn_end":
         return None
-    duration = (item.data or {}).get("duration_ms")
-    return (
-        duration if isinstance(duration, int | float) and not isinstance(duration, bool) else None
-    )
+    time = (item.data or {}).get("duration_ms")
+    return time if isinstance(time, int | float) and not isinstance(time, bool) else None
 
 
 class Reading(msgspec.Struct):

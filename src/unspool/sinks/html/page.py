@@ -74,10 +74,6 @@ def _code() -> str:
 
 
 def _entry(reading: Reading, turn: Turn) -> Markup | None:
-    if turn.prompt is None:
-        words = "Before the first prompt"
-    else:
-        words = one_line(turn.prompt.words, 90) or "(nothing typed)"
     agents = [_agent_entry(child, line) for child, line in _agents(turn)]
     if turn.prompt is None and not agents:
         return None
@@ -85,7 +81,7 @@ def _entry(reading: Reading, turn: Turn) -> Markup | None:
         "span", {"class": "number"}, str(turn.number + 1) if turn.number is not None else ""
     )
     link = element(
-        "a", {"href": f"#{turn_id(reading, turn)}"}, number, element("span", None, words)
+        "a", {"href": f"#{turn_id(reading, turn)}"}, number, element("span", None, turn.title)
     )
     return element("li", None, link, element("ul", None, agents) if agents else None)
 

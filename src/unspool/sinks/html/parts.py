@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from unspool.io.values import parse_object
 from unspool.sinks.html.colours import highlight, language_of
 from unspool.sinks.html.markup import CLIP, Markup, clipped, element, fold, join, link, message_id
 from unspool.sinks.html.prose import render, typed
 from unspool.sources import Shown
 from unspool.trajectory import Attachment, Message, text_of
 from unspool.views import Aside, Call, Item, Reading, Rule, Said, Turn
-from unspool.views.calls import arguments_of
 from unspool.views.characters import one_line
 from unspool.views.edits import Edit
 from unspool.views.figures import clock, count, day_and_time, duration, plural, size
@@ -332,7 +332,7 @@ def _inside(reading: Reading, call: Call) -> Iterator[Markup]:
 
 
 def _arguments(call: Call) -> Iterator[Markup]:
-    values = arguments_of(call.call)
+    values = parse_object(call.call.arguments)
     if values is None:
         if call.call.arguments.strip():
             yield element("pre", {"class": "input"}, clipped(call.call.arguments))
