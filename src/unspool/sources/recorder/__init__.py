@@ -5,7 +5,7 @@ the kind has. A request names only the messages that the conversation had not ye
 calls and what they gave have records of their own. `docs/formats/recorder.md` lists the kinds.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ from unspool.io.structs import Shape
 from unspool.io.times import format_time
 from unspool.io.values import parse_object
 from unspool.prompts.shapes import arguments_text, to_messages
-from unspool.sources.recorder.entries import FORMAT, Entry, Tokens
+from unspool.sources.recorder.entries import FORMAT, Call, Entry, Tokens
 from unspool.sources.scribe import Scribe
+from unspool.trajectory import ToolCall
 
 NAME = "recorder"
 RANGES = True
@@ -67,29 +68,15 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
 
 
 def _read_conversation(entry: Entry, scribe: Scribe) -> None:
-    notes: dict[str, Any] = {
-        "agent": entry.agent,
-        "agent_version": entry.version,
-        "session_id": entry.session,
-        "title": entry.title,
-    }
+    scribe.notes({"agent": entry.agent, "agent_version": entry.version,
+                  "session_id": entry.session, "title": entry.title})  # fmt: skip
     for name, value in (entry.data or {}).items():
-        # A name of the program's own metadata must not pass for one that the reducer knows.
-        notes[f"metadata.{name}" if name in _RESERVED or "." in name else name] = value
-    if entry.parent:
-        notes["parent"] = _link(entry.parent, entry)
-    for name, value in notes.items():
         if value not in ("", None):
-            scribe.note(name, value)
-
-
-def _link(session: str, entry: Entry) -> dict[str, Any]:
-    tie = {"tool_call_id": entry.call, "name": entry.name}
-    return {
-        "conversation_id": session,
-        "kind": "subagent",
-        **{name: value for name, value in tie.items() if value},
-    }
+            # A name of the program's own metadata must not pass for one that the reducer knows.
+            is_ours = name in _RESERVED or "." in name
+            scribe.note(f"metadata.{name}" if is_ours else name, value)
+    if entry.parent:
+        scribe.parent(entry.parent, call=entry.call, name=entry.name)
 
 
 def _read_tools(entry: Entry, scribe: Scribe) -> None:
@@ -125,11 +112,7 @@ def _read_request(entry: Entry, scribe: Scribe) -> None:
                 attachments=tuple(message.attachments or ()), extra=message.extra,
                 request="" if item.old else entry.id,
             )  # fmt: skip
-            for index, call in enumerate(message.tool_calls or ()):
-                scribe.call(
-                    **at, id=call.id, message=ident, name=call.name, arguments=call.arguments,
-                    index=index, like=_likeness(call.name, call.arguments),
-                )  # fmt: skip
+            _state_calls(scribe, ident, message.tool_calls or (), at)
     if not scribe.facts:
         scribe.link()
 
@@ -152,11 +135,7 @@ def _read_response(entry: Entry, scribe: Scribe) -> None:
         thinking=entry.thinking, model=entry.answered or entry.model, stop=entry.stop,
         status=entry.status, request=entry.id, extra=extra or None,
     )  # fmt: skip
-    for index, call in enumerate(entry.calls):
-        scribe.call(
-            entry=ident, id=call.id, message=ident, name=call.name, arguments=call.arguments,
-            index=index, like=_likeness(call.name, call.arguments),
-        )  # fmt: skip
+    _state_calls(scribe, ident, entry.calls, {"entry": ident})
     if entry.usage is not None:
         usage = {name: getattr(entry.usage, name) for name in Tokens.__struct_fields__}
         # Beside the tokens, where a replayed request log has them.
@@ -166,6 +145,16 @@ def _read_response(entry: Entry, scribe: Scribe) -> None:
         scribe.usage(entry=ident, subject=ident, **usage)
     if entry.duration_ms is not None:
         scribe.note("duration_ms", entry.duration_ms, on="message", subject=ident, entry=ident)
+
+
+def _state_calls(
+    scribe: Scribe, message: str, calls: Iterable[Call | ToolCall], at: dict[str, Any]
+) -> None:
+    for index, call in enumerate(calls):
+        scribe.call(
+            **at, id=call.id, message=message, name=call.name, arguments=call.arguments,
+            index=index, like=_likeness(call.name, call.arguments),
+        )  # fmt: skip
 
 
 def _error_text(error: dict[str, Any]) -> str:
@@ -213,7 +202,9 @@ def _read_result(entry: Entry, scribe: Scribe) -> None:
 
 
 def _read_subagent(entry: Entry, scribe: Scribe) -> None:
-    scribe.note("children", _link(entry.child, entry))
+    child = {"conversation_id": entry.child, "kind": "subagent"}
+    about = {"tool_call_id": entry.call, "name": entry.name}
+    scribe.note("children", child | {name: value for name, value in about.items() if value})
     if entry.call:
         scribe.note("child_id", entry.child, on="call", subject=entry.call)
 
