@@ -18,9 +18,8 @@ from unspool.io.structs import Shape
 from unspool.io.times import format_time
 from unspool.io.values import parse_object
 from unspool.prompts.shapes import arguments_text, to_messages
-from unspool.sources.recorder.entries import FORMAT, Call, Entry, Tokens
+from unspool.sources.recorder.entries import FORMAT, Entry, Tokens
 from unspool.sources.scribe import Scribe
-from unspool.trajectory import ToolCall
 
 NAME = "recorder"
 RANGES = True
@@ -147,9 +146,7 @@ def _read_response(entry: Entry, scribe: Scribe) -> None:
         scribe.note("duration_ms", entry.duration_ms, on="message", subject=ident, entry=ident)
 
 
-def _state_calls(
-    scribe: Scribe, message: str, calls: Iterable[Call | ToolCall], at: dict[str, Any]
-) -> None:
+def _state_calls(scribe: Scribe, message: str, calls: Iterable[Any], at: dict[str, Any]) -> None:
     for index, call in enumerate(calls):
         scribe.call(
             **at, id=call.id, message=message, name=call.name, arguments=call.arguments,
