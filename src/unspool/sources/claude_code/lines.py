@@ -92,7 +92,7 @@ class Line(msgspec.Struct, gc=False):
     sessionKind: str | None = None
     teamName: str | None = None
     sourceToolUseID: str | None = None
-    forkedFrom: Raw = NOTHING
+    forkedFrom: dict[str, Any] | None = None
     data: Raw = NOTHING
     error: Raw = NOTHING
     parentToolUseID: str | None = None
@@ -123,15 +123,9 @@ decode_raws: Callable[[bytes | Raw], dict[str, Raw]] = msgspec.json.Decoder(dict
 
 def blocks_of(content: Any) -> list[Block]:
     """The blocks of some content, typed or merely decoded; a block may be no more than its text."""
-    items = content if isinstance(content, list) else [content] if content else ()
-    return [
-        item
-        if isinstance(item, Block)
-        else Block("text", item)
-        if isinstance(item, str)
-        else _BLOCK.convert(item)
-        for item in items
-    ]
+    items = content if isinstance(content, list) else [content] if content else []
+    items = [Block("text", item) if isinstance(item, str) else item for item in items]
+    return [item if isinstance(item, Block) else _BLOCK.convert(item) for item in items]
 
 
 def parse_raw(raw: bytes | Raw) -> Any:

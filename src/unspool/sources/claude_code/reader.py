@@ -194,8 +194,7 @@ class Reader:
         foreign = file.session and not file.agent and line.sessionId != file.session
         if foreign or line.forkedFrom:
             # History of another session, copied into this one.
-            fork = parse_raw(line.forkedFrom)
-            session = fork.get("sessionId") if isinstance(fork, dict) else line.sessionId
+            session = (line.forkedFrom or {}).get("sessionId", line.sessionId)
             if line.message is not None:
                 subject = line.uuid if line.type == "user" else message_id(line)
                 scribe.note("copied", True, 0, "message", subject or "")
