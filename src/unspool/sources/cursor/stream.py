@@ -5,9 +5,10 @@
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from unspool.facts import AnyFact, Rank
 from unspool.io.origins import Head, Origin, Tally
@@ -55,6 +56,21 @@ class Event(streams.Event, gc=False):
     request_id: str | None = None
     usage: Usage | None = None
 
+    @property
+    def piece_of(self) -> Literal["thinking", "text", ""]:
+        """What it is a piece of: with a time but without a call id, a text is one (partial output)."""
+        if self.type == "thinking" and self.subtype != "completed":
+            return "thinking"
+        is_text = self.type == "assistant" and not self.model_call_id
+        return "text" if is_text and self.timestamp_ms is not None else ""
+
+    @property
+    def words(self) -> str:
+        if self.type == "thinking":
+            return self.text or ""
+        spoken = to_messages({"role": "assistant", **_message(self)})
+        return "".join(message.content for message in spoken)
+
     def pick(self, *names: str) -> dict[str, Any]:
         """The fields of these names that the event has."""
         return {name: value for name in names if (value := getattr(self, name)) is not None}
@@ -82,19 +98,17 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
 
 
 class Stream(streams.Stream[Event]):
-    """One run. A text may come in pieces; thinking does, and is told when something else comes."""
+    """One run. What comes in pieces is told when something else comes."""
 
     def __init__(self) -> None:
         self._session = ""
         self._entries = Entries("stream")
         self._steps = Steps()
-        self._piece = ""
-        """The step whose text comes in pieces,"""
-        self._text = ""
-        """and what these said so far."""
-        self._thinking: tuple[Scribe, str] | None = None
-        """The scribe of the first piece of thinking, and its step,"""
-        self._thoughts: list[str] = []
+        self._open: tuple[Scribe, str, str] | None = None
+        """The scribe of the first piece, its step, and what it is a piece of."""
+        self._pieces: list[str] = []
+        self._last = ""
+        """The last text that was told in pieces."""
 
     def scribe(self, event: Event, data: bytes, path: str, offset: int) -> Scribe:
         self._session = event.session_id or self._session
@@ -104,23 +118,31 @@ class Stream(streams.Stream[Event]):
         )  # fmt: skip
 
     def tell(self, event: Event, scribe: Scribe) -> int | None:
-        reader = _READERS.get(event.type)
+        reader, kind = _READERS.get(event.type), event.piece_of
         if reader is None:
             return None
-        if event.type != "thinking":
+        if self._open is not None and self._open[2] != kind:
             scribe.facts += self.close()
-        if event.type != "assistant":
-            self._piece = ""
-        reader(self, scribe, event)
+        if not kind:
+            reader(self, scribe, event)
+            return 0
+        self._pieces.append(event.words)
+        if self._open is not None:
+            scribe.link()
+        else:  # what this line tells now is of pieces before it
+            step = self._steps.part(kind, scribe.entry, event.model_call_id or "")
+            self._open = (replace(scribe, facts=[]), step, kind)
         return 0
 
     def close(self) -> list[AnyFact]:
-        """The pieces of thinking are one part of their step, where the first of them stood."""
-        if self._thinking is None:
+        """Pieces are one part of their step, where the first of them stood."""
+        if self._open is None:
             return []
-        first, step = self._thinking
-        first.message(id=step, role="assistant", thinking="".join(self._thoughts))
-        self._thinking, self._thoughts = None, []
+        first, step, kind = self._open
+        told: dict[str, Any] = {kind: "".join(self._pieces)}
+        first.message(id=step, role="assistant", **told)
+        self._last = told.get("text", self._last)
+        self._open, self._pieces = None, []
         return first.facts
 
     def read_system(self, scribe: Scribe, event: Event) -> None:
@@ -143,32 +165,16 @@ class Stream(streams.Stream[Event]):
             scribe.message(id=ident, role="user", text=message.content, attachments=attachments)
 
     def read_assistant(self, scribe: Scribe, event: Event) -> None:
-        """A whole text; or, with a time but without a call id, a piece of one (partial output)."""
-        spoken = to_messages({"role": "assistant", **_message(event)})
-        text = "".join(message.content for message in spoken)
-        group = event.model_call_id or ""
-        if not group and event.timestamp_ms is not None:
-            if not self._piece:
-                self._piece, self._text = self._steps.part("text", scribe.entry), ""
-            self._text += text
-            scribe.message(id=self._piece, role="assistant", text=text, piece=True)
-        elif text and text == self._text:
-            self._piece = self._text = ""
+        text, group = event.words, event.model_call_id or ""
+        if text and text == self._last:
+            self._last = ""
             scribe.link()  # The pieces again, as a whole.
-        else:
-            step = self._steps.part("text", scribe.entry, group)
-            scribe.message(id=step, role="assistant", text=text, request=group)
+            return
+        step = self._steps.part("text", scribe.entry, group)
+        scribe.message(id=step, role="assistant", text=text, request=group)
 
     def read_thinking(self, scribe: Scribe, event: Event) -> None:
-        if event.subtype == "completed":
-            scribe.facts += self.close()
-            scribe.link()
-        elif self._thinking is None:
-            step = self._steps.part("thinking", scribe.entry, event.model_call_id or "")
-            self._thinking, self._thoughts = (scribe, step), [event.text or ""]
-        else:
-            self._thoughts.append(event.text or "")
-            scribe.link()
+        scribe.link()  # All pieces of it were told.
 
     def read_call(self, scribe: Scribe, event: Event) -> None:
         name, given, result = _tool(event.tool_call)
