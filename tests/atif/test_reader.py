@@ -242,6 +242,7 @@ def test_keys_of_others_go_to_extra() -> None:
     trajectory = Reading(given).trajectories[0]
     assert trajectory.messages[0].usage.prompt_tokens == 12
     assert trajectory.messages[0].tool_calls[0].child_id == "kid"
+    assert not Reading(given).wrong
 
 
 def test_what_cannot_be_read_is_a_problem(tmp_path: Path) -> None:

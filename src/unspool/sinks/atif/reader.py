@@ -116,6 +116,7 @@ class Reading:
     def __init__(self, given: Json, ident: str = "", folder: Path | None = None) -> None:
         given = clean(given)
         to_newest(given)
+        settle(given, model.Document, version_of(given))
         self.folder = folder
         self.wrong = [
             finding.path
@@ -125,7 +126,6 @@ class Reading:
         """The paths of what is against the rules."""
         self.trajectories: list[Trajectory] = []
         """The document's own first, then those of its sub-agents."""
-        settle(given, model.Document, version_of(given))
         self._read(given, ident, "")
         for trajectory in self.trajectories:
             if trajectory.source == FOREIGN:
@@ -242,6 +242,9 @@ def settle(
         for number, item in items:
             if field.struct is not None and isinstance(item, dict):
                 settle(item, field.struct, version, value, f"{name}.{number}".rstrip("."))
+    if kind is model.Ref and value.keys() == {"session_id"}:
+        # Up to 1.6 a session's id alone was enough, and VS Code writes such.
+        value["trajectory_id"] = value["session_id"]
     strays = {key: value.pop(key) for key in [*value] if key not in fields}
     since = model.SINCE.get(kind.__name__, {}).get("extra", model.VERSIONS[0])
     if strays and "extra" in fields and not older(version, since):
