@@ -254,22 +254,16 @@ class Sides:
         # A request that both use says nothing about whose a call is.
         self._shared = main & self._by_request.keys()
 
-    def of_call(self, view: View) -> str | None:
+    def of(self, view: View, is_answer: bool) -> str | None:
         """Empty for the conversation itself; None for a call that serves the program."""
-        if view.size and not (self._utility and self._is_utility(view)):
-            return view.side  # a list that was logged whole says itself whose it is
-        return self.of_answer(view)
-
-    def of_answer(self, view: View) -> str | None:
-        if self._utility and self._is_utility(view):
-            return None
-        if view.side or view.call in self._by_call:
-            return view.side or self._by_call[view.call]
-        return "" if view.request in self._shared else self._by_request.get(view.request, "")
-
-    def _is_utility(self, view: View) -> bool:
         calls = (("call", view.call), ("request", view.request))
-        return not self._utility.isdisjoint(calls)
+        if self._utility and not self._utility.isdisjoint(calls):
+            return None
+        if view.side or (view.size and not is_answer):
+            return view.side  # a list that was logged whole says itself whose it is
+        if view.call in self._by_call:
+            return self._by_call[view.call]
+        return "" if view.request in self._shared else self._by_request.get(view.request, "")
 
 
 def by_side(lists: list[Listing], answers: list[Answer], beside: Beside) -> dict[str, Group]:
@@ -279,7 +273,7 @@ def by_side(lists: list[Listing], answers: list[Answer], beside: Beside) -> dict
     for listing in lists:
         calls: dict[str, list[Call]] = defaultdict(list)
         for call in listing.calls:
-            side = sides.of_call(call.view)
+            side = sides.of(call.view, is_answer=False)
             if side is not None:
                 calls[side].append(call)
         for side, own in calls.items():
@@ -292,7 +286,7 @@ def by_side(lists: list[Listing], answers: list[Answer], beside: Beside) -> dict
                 part = Listing(seen, own, listing.missing, listing.gaps, shared=shared)
             found.setdefault(side, ([], []))[0].append(part)
     for answer in answers:
-        side = sides.of_answer(answer.view)
+        side = sides.of(answer.view, is_answer=True)
         if side is not None:
             found.setdefault(side, ([], []))[1].append(answer)
     runs: dict[str, Group] = {}

@@ -85,8 +85,6 @@ NEAR = 60 * 1_000_000
 """Two channels tell of one moment within a minute, if they have the same clock."""
 MOST_ALIKE = 100
 """So many are compared by their time: nobody says the same words that often within a minute."""
-LEAST_CHARS = 20
-"""A shorter text is held by too many others to prove anything."""
 
 
 def words(parts: list[MessageSeen]) -> str:
@@ -182,8 +180,6 @@ class _Heard:
         text = words([fact for _, fact in group])
         answers = group[0][1].role == "assistant"
         target = self._find(ident, group, text)
-        if target is None and self._last is not None and answers:
-            target = _held(text, self._last, self._drafts)
         self._last = target if target is not None else self._last
         if target is None and self._channel[0] >= INDEX and self._last is not None:
             turn = _turn(self._last, self._drafts)
@@ -258,10 +254,9 @@ class _Heard:
         native = first.role == "assistant" and _is_native(first, [fact for _, fact in group])
         barred = self._named if native else frozenset()
         if target is None and text:
-            waits = any(fact.status == "queued" for _, fact in group)
             for name in (text, *(fact.shown.strip() for _, fact in group if fact.shown)):
                 alike = self._known[(first.role, visible(name))]
-                target = alike.find(self._taken, first.time, waits, barred, self._channel[1])
+                target = alike.find(self._taken, first.time, barred, self._channel[1])
                 if target is not None:
                     break
         if target is None and first.role == "assistant" and text in self._ends:
@@ -302,19 +297,15 @@ class Alike:
         self,
         taken: set[int],
         time: int | None,
-        waits: bool = False,
         barred: Set[int] = frozenset(),
         origin: str = "",
     ) -> "Draft | None":
         """The one at that time, else of the same log (the end of a run repeats its last answer), else
-        the first that is free: a log may have begun later than the conversation. What waits to be
-        said is nothing that had been said before."""
+        the first that is free: a log may have begun later than the conversation."""
         while self._gone < len(self._drafts) and id(self._drafts[self._gone]) in taken:
             self._gone += 1
         ahead = self._drafts[self._gone : self._gone + MOST_ALIKE]
         free = [draft for draft in ahead if id(draft) not in taken and id(draft) not in barred]
-        if waits and time is not None:
-            free = [draft for draft in free if draft.time is None or draft.time >= time]
         if len(free) > 1 and time is not None:
             near = [d for d in free if d.time is not None and abs(d.time - time) <= NEAR]
             if near:
@@ -366,16 +357,3 @@ def _is_native(part: MessageSeen, parts: list[MessageSeen]) -> bool:
     """Whether the format gave the message its id: where it has none, a source names it after a record
     (`id="transcript:…", entry="transcript:…"`), and two stores name one message differently."""
     return bool(part.id) and all(part.id != other.entry for other in parts)
-
-
-def _held(text: str, after: "Draft", drafts: list["Draft"]) -> "Draft | None":
-    """An answer in the turn of the last match that holds the text, or is held by it."""
-    if len(text) < LEAST_CHARS:
-        return None
-    for draft in _turn(after, drafts):
-        said = joined_text(draft.parts).strip()
-        if draft.role == "assistant" and (
-            text in said or (len(said) >= LEAST_CHARS and said in text)
-        ):
-            return draft
-    return None

@@ -83,8 +83,6 @@ def build_messages(
 
 
 def _best_rank(draft: Draft) -> int:
-    if draft.parts and not draft.parts[0].rank:
-        return 0  # as nearly always: no statement about a message knows better
     ranks = [part.rank for part in draft.parts]
     for call in [draft.orphan] if draft.orphan else draft.calls:
         ranks += [fact.rank for fact in call.seen]
@@ -97,26 +95,7 @@ def build_message(draft: Draft) -> list[Message]:
     listed = [part.ready for part in parts if type(part) is Listed]
     if listed and len(parts) == 1 and not draft.calls:
         return listed
-    if len(parts) == 1:
-        part = parts[0]
-        message = Message(
-            role=draft.role,  # type: ignore[arg-type]  # a draft takes its role from a fact
-            content=part.text,
-            mode=part.mode or None,
-            model=part.model or None,
-            id=draft.id if part.id else None,
-            kind=part.kind or None,
-            typed=part.typed,
-            thinking=part.thinking or None,
-            timestamp=format_time(draft.time),
-            request_id=part.request or None,
-            stop_reason=part.stop or None,
-            status=part.status or None,
-            attachments=list(part.attachments) or None,
-            extra=dict(part.extra) if part.extra else None,
-        )
-    else:
-        message = _build_joined(draft, parts)
+    message = _build_joined(draft, parts)
     built = [message]
     if draft.calls:
         message.tool_calls = []
@@ -143,11 +122,7 @@ def _build_joined(draft: Draft, parts: list[MessageSeen]) -> Message:
     attachments: list[Attachment] = []
     stop = ""
     for part in parts:
-        if thoughts and part.thinking.startswith(thoughts[-1]):
-            thoughts[-1] = (
-                part.thinking
-            )  # "I look" and then "I look at the file": one thought, grown
-        elif part.thinking and part.thinking not in thoughts:
+        if part.thinking and part.thinking not in thoughts:
             thoughts.append(part.thinking)
         if part.attachments:
             attachments += [a for a in part.attachments if a not in attachments]

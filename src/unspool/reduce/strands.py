@@ -89,13 +89,13 @@ class Strand:
 
     def tools(self) -> list[dict[str, Any]] | None:
         """The tools of the last call that names any."""
-        if all(view.tools in _NO_TOOLS for view in self.all_views):
-            return None
-        lists = {raw: decode_tools(raw) for raw in {view.tools for view in self.all_views}}
-        if not any(lists.values()):
-            return None
-        naming = [view for view in self.all_views if lists[view.tools]]
-        return lists[max(naming, key=lambda v: (v.time or -1, v.origin, v.offset)).tools]
+        last: dict[bytes, tuple[int, str, int]] = {}
+        for view in self.all_views:
+            if view.tools not in _NO_TOOLS:
+                when = (view.time or -1, view.origin, view.offset)
+                last[view.tools] = max(when, last.get(view.tools, when))
+        latest_first = sorted(last, key=lambda raw: last[raw], reverse=True)
+        return next(filter(None, map(decode_tools, latest_first)), None)
 
     def tell(self, beside: Beside, merge_tools: bool, provenance: Provenance | None = None) -> None:
         """Make the records; `beside` is what all other records of the conversation state."""
