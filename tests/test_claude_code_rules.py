@@ -282,16 +282,16 @@ def test_a_message_is_named_by_its_request_or_its_line_where_it_has_no_id(tmp_pa
 
 
 def test_a_line_that_repeats_and_goes_on_is_not_told_twice(tmp_path: Path) -> None:
-    thought = [{"type": "thinking", "thinking": words} for words in ("hm", "hm, yes")]
+    thought = {"type": "thinking", "thinking": "hm"}
     made = session(
         tmp_path,
         said("1", None, "go"),
-        answer("2", "1", "m", thought[0], "I will"),
-        answer("3", "2", "m", thought[1], "I will see", call("c", command="ls")),
-        answer("4", "3", "m", thought[1], "I will see", call("c", command="ls")),
+        answer("2", "1", "m", thought, "I will"),
+        answer("3", "2", "m", thought, "I will see", call("c", command="ls")),
+        answer("4", "3", "m", thought, "I will see", call("c", command="ls")),
     )
     (_, message) = made.messages
-    assert (message.content, message.thinking) == ("I will see", "hm, yes")
+    assert (message.content, message.thinking) == ("I will see", "hm")
     assert [c.id for c in message.tool_calls or ()] == ["c"]
 
 

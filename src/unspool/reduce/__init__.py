@@ -74,7 +74,7 @@ from unspool.reduce.thread import (
     thing_times,
     tree_tops,
 )
-from unspool.reduce.totals import complete, is_turn, mark_injected
+from unspool.reduce.totals import complete, is_turn
 from unspool.reduce.usage import Runs, assign_usage
 from unspool.trajectory import Branch, Link, Trajectory
 
@@ -227,8 +227,6 @@ def _reduce_records(
     own = [note for note in told if note.on not in ("conversation", "entry")]
     assembly.notes = own + still_told(notes, thread)
     messages, places = build_messages(assembly.in_order(), assembly.listed, provenance)
-    if strand is None or not strand.alone:
-        mark_injected(messages)
     trajectory = Trajectory(conversation_id=key[1], messages=messages, source=key[0])
     usage = assign_usage(assembly, messages)
     trajectory.marks = build_marks(assembly.marks, places, messages, assembly.adrift) or None

@@ -254,9 +254,10 @@ class _Heard:
         native = first.role == "assistant" and _is_native(first, [fact for _, fact in group])
         barred = self._named if native else frozenset()
         if target is None and text:
+            waits = any(fact.status == "queued" for _, fact in group)
             for name in (text, *(fact.shown.strip() for _, fact in group if fact.shown)):
                 alike = self._known[(first.role, visible(name))]
-                target = alike.find(self._taken, first.time, barred, self._channel[1])
+                target = alike.find(self._taken, first.time, waits, barred, self._channel[1])
                 if target is not None:
                     break
         if target is None and first.role == "assistant" and text in self._ends:
@@ -297,15 +298,19 @@ class Alike:
         self,
         taken: set[int],
         time: int | None,
+        waits: bool = False,
         barred: Set[int] = frozenset(),
         origin: str = "",
     ) -> "Draft | None":
         """The one at that time, else of the same log (the end of a run repeats its last answer), else
-        the first that is free: a log may have begun later than the conversation."""
+        the first that is free: a log may have begun later than the conversation. What waits to be
+        said is nothing that had been said before."""
         while self._gone < len(self._drafts) and id(self._drafts[self._gone]) in taken:
             self._gone += 1
         ahead = self._drafts[self._gone : self._gone + MOST_ALIKE]
         free = [draft for draft in ahead if id(draft) not in taken and id(draft) not in barred]
+        if waits and time is not None:
+            free = [draft for draft in free if draft.time is None or draft.time >= time]
         if len(free) > 1 and time is not None:
             near = [d for d in free if d.time is not None and abs(d.time - time) <= NEAR]
             if near:

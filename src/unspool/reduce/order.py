@@ -118,8 +118,6 @@ def weave_records(base: list[Record], other: list[Record]) -> list[Record]:
 def _weave(base: list[str], other: list[str], records: dict[str, Record]) -> list[str]:
     """Two orders as one: each is kept, and between them the latest time seen so far decides."""
     first, second = _clock(base, records), _clock(other, records)
-    if second[0] >= first[-1]:
-        return base + other
     result: list[str] = []
     at = 0
     for entry, time in zip(base, first, strict=True):

@@ -20,7 +20,7 @@ tells of the prompt that was taken back as of any other. A record that names not
 whose request, words or calls only a branch knows, goes there.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -96,29 +96,10 @@ def _kinds(record: Record) -> set[str]:
 
 
 def find_parents(nodes: dict[str, Record]) -> dict[str, str | None]:
-    """The parent of every node; None for roots, dangling parents and where a cycle is cut."""
-    parents = {
-        entry: record.after if record.after in nodes and record.after != entry else None
-        for entry, record in nodes.items()
+    """The parent of every node; None for roots and where nobody has it."""
+    return {
+        entry: record.after if record.after in nodes else None for entry, record in nodes.items()
     }
-    settled: set[str] = set()
-    for entry, parent in parents.items():
-        if parent is None or parent in settled:  # as nearly always: a parent is written first
-            settled.add(entry)
-            continue
-        path: list[str] = []
-        on_path: set[str] = set()
-        at: str | None = entry
-        while at is not None and at not in settled:
-            if at in on_path:
-                among = set(path[path.index(at) :])
-                parents[next(node for node in nodes if node in among)] = None
-                break
-            path.append(at)
-            on_path.add(at)
-            at = parents[at]
-        settled.update(path)
-    return parents
 
 
 def _is_turn(record: Record) -> bool:
@@ -126,18 +107,25 @@ def _is_turn(record: Record) -> bool:
     return record.telling and not record.side
 
 
-def tree_tops(parents: Mapping[str, str | None]) -> dict[str, str]:
-    """Every node → the top of its tree."""
+def tree_tops(parents: dict[str, str | None]) -> dict[str, str]:
+    """Every node → the top of its tree. (Nodes that follow each other in a circle: it is cut.)"""
     tops: dict[str, str] = {}
     for entry, parent in parents.items():
         if parent is not None and parent in tops:  # as nearly always: a parent is written first
             tops[entry] = tops[parent]
             continue
         path = [entry]
-        while path[-1] not in tops and (above := parents[path[-1]]) is not None:
-            path.append(above)
-        top = tops.get(path[-1], path[-1])
-        tops.update(dict.fromkeys(path, top))
+        met = {entry}
+        while parent is not None and parent not in tops and parent not in met:
+            path.append(parent)
+            met.add(parent)
+            parent = parents[parent]
+        if parent in met:
+            parents[parent] = None
+            root = parent
+        else:
+            root = path[-1] if parent is None else tops[parent]
+        tops.update(dict.fromkeys(path, root))
     return tops
 
 

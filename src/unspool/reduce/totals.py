@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from unspool.facts import DENIED_BY, ENCRYPTED, Noted
-from unspool.prompts.typed import context_kind
 from unspool.reduce.lists import identity
 from unspool.reduce.notes import apply_to_messages, apply_to_trajectory, follow
 from unspool.reduce.usage import Runs, add_usage, give_to_requests, total
@@ -129,13 +128,6 @@ _DERIVED = ("models_used", "primary_model", "model_switches", "total_tokens", "b
 def is_turn(message: Message) -> bool:
     """Whether a person said this."""
     return message.role == "user" and message.kind not in NOT_TYPED and not message.copied
-
-
-def mark_injected(messages: list[Message]) -> None:
-    """User messages that hold nothing but context are no turn of the person's."""
-    for message in messages:
-        if message.role == "user" and message.kind is None and message.typed is None:
-            message.kind = context_kind(message.content, rendered=False)
 
 
 def number_turns(messages: list[Message]) -> None:
