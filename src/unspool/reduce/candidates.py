@@ -26,7 +26,16 @@ from unspool.facts import (
 )
 from unspool.prompts.catalogue import Catalogue
 from unspool.prompts.typed import opens_from, summary_of
-from unspool.reduce.lists import Answer, Call, Listing, by_time, decode_system, identity, is_empty
+from unspool.reduce.lists import (
+    Answer,
+    Call,
+    Listing,
+    by_time,
+    decode_system,
+    identity,
+    is_empty,
+    same_answer,
+)
 from unspool.trajectory import Message
 
 
@@ -136,11 +145,6 @@ class Candidate:
                 self.messages.insert(0, Message("system", text))
                 self.lead = 1
                 return
-
-
-def same_answer(a: Message, b: Message) -> bool:
-    """An answer and its place in a later list; the sender trims texts and may leave calls out."""
-    return a.role == b.role and (a.content == b.content or a.content.rstrip() == b.content.rstrip())
 
 
 def join_answers(lists: list[Listing], answers: list[Answer], served: list[Noted]) -> None:

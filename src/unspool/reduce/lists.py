@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from unspool.facts import Key, Problem, SnapshotSeen, View
+from unspool.facts import Key, MessageSeen, Problem, SnapshotSeen, View
 from unspool.io.door import clean, recover_json, refuse_depth
 from unspool.io.memory import give_back
 from unspool.prompts.shapes import SentMessage, list_to_messages
@@ -36,7 +36,7 @@ class Answer:
         self.view = view
         self.message = message
         self.used = False
-        self.when: When = (view.time if view.time is not None else -1, view.origin, view.offset)
+        self.when = when_of(view)
 
 
 class Call:
@@ -48,7 +48,7 @@ class Call:
         self.view = view
         self.count = count
         self.answer: Answer | None = None
-        self.when: When = (view.time if view.time is not None else -1, view.origin, view.offset)
+        self.when = when_of(view)
 
     def take(self, answer: Answer) -> None:
         self.answer = answer
@@ -57,6 +57,10 @@ class Call:
     @property
     def place(self) -> tuple[str, int]:
         return (self.view.origin, self.view.offset)
+
+
+def when_of(seen: View | MessageSeen) -> When:
+    return (seen.time if seen.time is not None else -1, seen.origin, seen.offset)
 
 
 by_time: Callable[[Call | Answer], When] = operator.attrgetter("when")
@@ -121,6 +125,25 @@ def identity(message: Message) -> tuple[Any, ...]:
         tuple([call.id for call in calls]) if calls else (),
         message.tool_call_id,
     )
+
+
+def same_answer(a: Message, b: Message) -> bool:
+    """An answer and its place in a later list; the sender trims texts and may leave calls out."""
+    return a.role == b.role and (a.content == b.content or a.content.rstrip() == b.content.rstrip())
+
+
+_OF_A_REQUEST = ("mode", "request_id", "model_conflict")
+_OF_AN_ANSWER = ("usage", "timestamp", "call_id", "stop_reason")
+
+
+def fill_missing(message: Message, other: Message, is_same: bool = True) -> None:
+    """What the message lacks and another list, or channel, tells of it; of another message of its
+    request only what holds for both."""
+    if message.model is None and other.model is not None:
+        message.model, message.model_source = other.model, other.model_source
+    for name in (*_OF_A_REQUEST, *_OF_AN_ANSWER) if is_same else _OF_A_REQUEST:
+        if getattr(message, name) is None:
+            setattr(message, name, getattr(other, name))
 
 
 def is_empty(message: Message) -> bool:

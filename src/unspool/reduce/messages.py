@@ -19,6 +19,7 @@ from unspool.facts import AnyFact, Attachment, Key, Marked, MessageSeen, Rank, T
 from unspool.io.times import format_time, parse_time
 from unspool.reduce.drafts import ENDS, CallDraft, Draft
 from unspool.reduce.echoes import joined_text
+from unspool.reduce.lists import fill_missing
 from unspool.reduce.records import Listed, Record
 from unspool.trajectory import Mark, Message, ToolCall, ToolFunction
 
@@ -159,18 +160,6 @@ def _build_joined(draft: Draft, parts: list[MessageSeen]) -> Message:
         attachments=attachments or None,
         extra=extra or None,
     )
-
-
-_OF_A_LIST = ("mode", "request_id", "call_id", "timestamp", "stop_reason", "model_conflict")
-
-
-def fill_missing(message: Message, other: Message) -> None:
-    """What is known of a message where another channel has it too."""
-    if message.model is None and other.model is not None:
-        message.model, message.model_source = other.model, other.model_source
-    for name in _OF_A_LIST:
-        if getattr(message, name) is None:
-            setattr(message, name, getattr(other, name))
 
 
 _by_rank = attrgetter("rank")

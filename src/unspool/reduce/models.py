@@ -13,8 +13,8 @@ import msgspec
 
 from unspool.facts import Noted, View
 from unspool.io.times import format_time
-from unspool.reduce.candidates import Candidate, same_answer
-from unspool.reduce.lists import Call, by_time, identity
+from unspool.reduce.candidates import Candidate
+from unspool.reduce.lists import Call, by_time, fill_missing, identity, same_answer
 from unspool.reduce.totals import is_turn, number_turns
 from unspool.trajectory import Message, Usage
 
@@ -87,9 +87,7 @@ def _fill_copies(messages: list[Message]) -> None:
     for message in messages:
         first = originals.setdefault(identity(message), message)
         if first is not message and message.copied:
-            for name in ("model", "model_source", "model_conflict", "mode", "request_id"):
-                if getattr(message, name) is None:
-                    setattr(message, name, getattr(first, name))
+            fill_missing(message, first, is_same=False)
 
 
 def _stamp_by_index(winner: Candidate, other: Candidate, session: Expected) -> None:
@@ -224,16 +222,8 @@ def merge_missing(winner: list[Message], loser: list[Message], merge_tools: bool
     for own, other in zip(winner, loser, strict=False):
         if own.role != other.role:
             continue
-        if own.model is None and other.model is not None:
-            own.model, own.model_source = other.model, other.model_source
-        own.mode = own.mode or other.mode
-        own.request_id = own.request_id or other.request_id
-        own.model_conflict = own.model_conflict or other.model_conflict
-        if same_answer(own, other):
-            # Another model means another system prompt, and so another list, of the same history.
-            own.usage = own.usage or other.usage
-            own.timestamp = own.timestamp or other.timestamp
-            own.call_id = own.call_id or other.call_id
+        # Another model means another system prompt, and so another list, of the same history.
+        fill_missing(own, other, is_same=same_answer(own, other))
         if not merge_tools:
             continue
         if own.role == "assistant" and not own.tool_calls and other.tool_calls:

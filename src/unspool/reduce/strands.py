@@ -36,9 +36,18 @@ from unspool.reduce.candidates import (
     calls_by_beginning,
     join_answers,
     pick_winners,
-    same_answer,
 )
-from unspool.reduce.lists import Answer, Listing, When, by_time, decode_tools, identity, is_empty
+from unspool.reduce.lists import (
+    Answer,
+    Listing,
+    When,
+    by_time,
+    decode_tools,
+    identity,
+    is_empty,
+    same_answer,
+    when_of,
+)
 from unspool.reduce.messages import Provenance
 from unspool.reduce.models import annotate, stamp, take_usage
 from unspool.reduce.records import LIST, Listed, Record
@@ -386,7 +395,7 @@ def _left_over(
     for answer in reversed(answers):
         first[answer.view.request] = answer.when
     for fact in spoken:
-        when = (fact.time if fact.time is not None else -1, fact.origin, fact.offset)
+        when = when_of(fact)
         # An event with the words of a prompt, and no request: it may be a prompt that the lists hold
         # in another spelling, so it counts only where no list was logged.
         tells = bool(asked and fact.request) and when > last

@@ -243,9 +243,7 @@ def add_to_message(message: Message, usages: list[Usage]) -> None:
     if message.usage is None or made is None:
         message.usage = message.usage or made
         return
-    for name in TOKENS:
-        if getattr(message.usage, name) is None:
-            setattr(message.usage, name, getattr(made, name))
+    _fill(message.usage, made)
 
 
 _WHOLE = ("message", "request")
@@ -337,14 +335,18 @@ def _tells_all(messages: list[Message]) -> bool:
 def total_of(*levels: list[Usage]) -> Usage | None:
     """Figure by figure, what the highest level that knows it says."""
     sums = [known for known in map(total, levels) if known is not None]
-    if len(sums) < 2:
-        return sums[0] if sums else None
+    if not sums:
+        return None
     made = Usage()
     for known in sums:
-        for name in TOKENS:
-            if getattr(made, name) is None:
-                setattr(made, name, getattr(known, name))
+        _fill(made, known)
     return made
+
+
+def _fill(usage: Usage, other: Usage) -> None:
+    for name in TOKENS:
+        if getattr(usage, name) is None:
+            setattr(usage, name, getattr(other, name))
 
 
 def give_to_requests(messages: list[Message], reports: list[UsageReported]) -> None:
