@@ -33,11 +33,11 @@ def lists(rng: random.Random) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("loose_bytes", [0, 256 * 1024])
+@pytest.mark.parametrize("side_by_side", [1, 16])
 def test_what_is_left_begins_no_other_list_and_all_views_are_kept(
-    seed: int, loose_bytes: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, side_by_side: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(joining, "_LOOSE_BYTES", loose_bytes)
+    monkeypatch.setattr(joining, "_OPEN", side_by_side)
     rng = random.Random(seed)
     texts = lists(rng)
     rng.shuffle(texts)

@@ -89,7 +89,6 @@ class _Board:
             if card.hollow:
                 self.patch(key).absorbed = True
         for key, whole in find_seen_again(self.by_key).items():
-            self.patch(whole).opinions |= self.by_key[key].opinions
             self._absorb(key, whole)
         for key, twin in find_twins(self.by_key).items():
             self._absorb(key, twin)

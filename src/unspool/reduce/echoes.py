@@ -109,15 +109,17 @@ def joined_text(parts: list[MessageSeen]) -> str:
     spoken = [part for part in parts if part.text]
     best = min([part.rank for part in spoken], default=0)
     texts: list[str] = []
+    origin = ""
     for part in spoken:
         if part.rank == best:
-            if texts and part.piece:
+            if part.piece and part.origin == origin:
                 texts[-1] += part.text
             elif texts and part.text.startswith(texts[-1]):
                 texts[-1] = part.text
             else:
                 texts.append(part.text)
-    return "\n\n".join(texts)
+            origin = part.origin
+    return "\n\n".join(dict.fromkeys(texts))
 
 
 def last_words(parts: list[MessageSeen]) -> str:

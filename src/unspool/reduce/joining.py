@@ -12,10 +12,8 @@ from unspool.facts import SnapshotSeen, View
 _BEGINNING = 256
 _SHORT = 2048
 """An answer, most often: not worth a look for what it goes on from while others still come in."""
-_OPEN = 4
-"""How many lists that begin alike may grow side by side (two spellings, two sub-agents)."""
-_LOOSE_BYTES = 256 * 1024
-"""How much text may wait to be compared with all the rest."""
+_OPEN = 16
+"""How many lists that begin alike may grow side by side (two spellings, several sub-agents)."""
 
 
 class Joined:
@@ -45,15 +43,12 @@ def _covers(longer: SnapshotSeen, other: SnapshotSeen) -> bool:
 class Joiner:
     """The lists of one conversation; asked for, none is the beginning of another."""
 
-    __slots__ = ("_bytes", "_lists", "_loose", "_loose_bytes", "_open", "_shared")
+    __slots__ = ("_lists", "_loose", "_open", "_shared")
 
     def __init__(self) -> None:
         self._lists: list[Joined] = []
         self._loose: list[SnapshotSeen] = []
         """Short lists that were not compared with any."""
-        self._bytes = 0
-        self._loose_bytes = 0
-        """How much text was not yet compared with all the rest."""
         self._open: dict[bytes, list[Joined]] = {}
         """How long lists begin → those that came last, the latest first."""
         self._shared: dict[bytes, bytes] = {}
@@ -71,7 +66,6 @@ class Joiner:
                     grown = size - len(known.fact.text)
                     known.fact = fact
                     known.views += fact.views
-                    self._bytes += grown
                     return grown
                 if _covers(known.fact, fact):
                     known.views += fact.views
@@ -79,13 +73,7 @@ class Joiner:
             latest.insert(0, Joined(fact, list(fact.views)))
             self._lists.append(latest[0])
             del latest[_OPEN:]
-        self._bytes += size
-        self._loose_bytes += size
-        if self._loose_bytes <= max(_LOOSE_BYTES, self._bytes // 2):
-            return size
-        before = self._bytes - size
-        self._settle()
-        return self._bytes - before
+        return size
 
     def _lean(self, fact: SnapshotSeen) -> SnapshotSeen:
         """The same system prompt and tools come with every call: hold them once."""
@@ -121,8 +109,6 @@ class Joiner:
         self._lists = kept + begun
         self._loose = []
         self._open.clear()
-        self._bytes = sum(len(joined.fact.text) for joined in self._lists)
-        self._loose_bytes = 0
 
     def facts(self) -> list[SnapshotSeen]:
         self._settle()
