@@ -89,6 +89,7 @@ class _Board:
             if card.hollow:
                 self.patch(key).absorbed = True
         for key, whole in find_seen_again(self.by_key).items():
+            self.patch(whole).opinions |= self.by_key[key].opinions
             self._absorb(key, whole)
         for key, twin in find_twins(self.by_key).items():
             self._absorb(key, twin)
@@ -144,9 +145,20 @@ class _Board:
         # went on from the one that it has its last copied message from.
         for key, (owner, _) in self.copies.items():
             named = self.by_key[key].parent
-            if named is not None and named.kind == "fork" and owner in self.copies:
+            if named is None or named.kind != "fork":
+                continue
+            if self._goes_on_from(owner, (key[0], named.conversation_id)):
                 parent = Link(owner[1], kind="fork")
                 self.by_key[key] = msgspec.structs.replace(self.by_key[key], parent=parent)
+
+    def _goes_on_from(self, key: Key, ancestor: Key) -> bool:
+        """Whether the conversation is a fork of the other, or of one of its forks."""
+        seen: set[Key] = set()
+        while key in self.copies and key not in seen:
+            seen.add(key)
+            named = self.by_key[key].parent
+            key = (key[0], named.conversation_id) if named is not None else self.copies[key][0]
+        return ancestor in (seen | {key})
 
     def tie(self) -> None:
         for (parent_key, child_key), tie in find_ties(self.by_key).items():

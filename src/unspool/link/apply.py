@@ -1,5 +1,7 @@
 """Patches: what linking found out about one conversation, and how its trajectory is told."""
 
+from typing import Any
+
 import msgspec
 
 from unspool.facts import Key
@@ -28,6 +30,8 @@ class Patch(msgspec.Struct):
     """Nothing but another conversation seen again: it does not go out."""
     origins: list[str] = []
     """Where those were read that it stands for."""
+    opinions: dict[str, dict[str, Any]] = {}
+    """Message → what only they know that a person thought of it."""
     times: dict[str, str] = {}
     """Request → when it was made, as an index says."""
     modes: dict[str, str] = {}
@@ -54,6 +58,9 @@ def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
         known_places = {trajectory.file_path, *(trajectory.origins or ())}
         more = sorted(path for path in set(patch.origins) if path not in known_places)
         trajectory.origins = [*(trajectory.origins or []), *more] or None
+    for message in trajectory.messages if patch.opinions else ():
+        if message.id in patch.opinions:
+            message.extra = {**patch.opinions[message.id], **(message.extra or {})}
     if patch.times:
         # The times of requests to the words that they were made with, where these have none.
         for message in trajectory.messages:

@@ -19,6 +19,8 @@ LEAST_ID_CHARS = 16
 """Programs that count their answers give many the same id: only a long one tells."""
 _TELLING_CHARS = 2000
 """Of one id and one time, this much of the words tells, with their length."""
+_OPINIONS = ("vote", "vote_down_reason")
+"""What may be said of a message after the program wrote it for the last time."""
 
 
 class Card(msgspec.Struct):
@@ -59,6 +61,8 @@ class Card(msgspec.Struct):
     """The conversation that says this id is one of its own; only where the id is a made-up one."""
     origins: list[str] = []
     """Where it was read, if it may be another one seen again."""
+    opinions: dict[str, dict[str, Any]] = {}
+    """Message → what a person thought of it, if this may be another conversation seen again."""
     naming: Naming = msgspec.field(default_factory=Naming)
     requests: bytes = b""
     """Digests of the requests that its prompts were made with."""
@@ -144,6 +148,7 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
         indexed=indexed,
         modes={message.request_id or "": message.mode for message in listed if message.mode},
         only_indexed=len(indexed) == len(trajectory.messages) > 0,
+        opinions=_opinions(trajectory) if same_as else {},
         naming=naming or Naming(),
         hollow=not trajectory.checkpoints
         and not any(message.content or not listing for message in trajectory.messages),
@@ -164,6 +169,15 @@ def without_calls(card: Card, calls: set[str]) -> Card:
 
 def _origins(trajectory: Trajectory) -> list[str]:
     return [path for path in (trajectory.file_path, *(trajectory.origins or ())) if path]
+
+
+def _opinions(trajectory: Trajectory) -> dict[str, dict[str, Any]]:
+    opinions: dict[str, dict[str, Any]] = {}
+    for message in trajectory.messages:
+        opinion = {name: v for name, v in (message.extra or {}).items() if name in _OPINIONS}
+        if opinion and message.id:
+            opinions[message.id] = opinion
+    return opinions
 
 
 def _is_fork(trajectory: Trajectory) -> bool:

@@ -134,14 +134,12 @@ def _chains(nodes: dict[str, Record], parents: dict[str, str | None]) -> dict[st
     # Where every request was taken out again, the chat is told as it was: else nothing is left of it
     # (cases/vscode_chat/two_folders).
     emptied = all(record.withdrawn for record in nodes.values() if _is_turn(record))
-    leaves: dict[str, str | None] = {}
-    """Root → the last leaf above it."""
     tops = tree_tops(parents)
+    leaves: dict[str, str | None] = {entry: None for entry in nodes if tops[entry] == entry}
+    """Root → the last leaf above it."""
     for entry, record in nodes.items():
-        root = tops[entry]
-        leaves.setdefault(root, None)
         if record.telling and not record.side and (emptied or not record.withdrawn):
-            leaves[root] = entry
+            leaves[tops[entry]] = entry
     ranks: dict[str, int] = {}
     for leaf in leaves.values():
         at = leaf
