@@ -7,12 +7,10 @@ import click
 
 from unspool.cli.screen import Display
 from unspool.errors import AmbiguousId, NothingToRead, StoreError, UnknownConversation
-from unspool.inspect.collection import Collection, Entry, FileCollection, short_ids
+from unspool.inspect.collection import Collection, Entry, FileCollection, with_candidates
 from unspool.inspect.scan import Place, found_paths, main_places, usual_places
-from unspool.views.characters import one_line
 from unspool.views.figures import plural
 
-LISTED = 20
 WAIT = 3
 """Seconds for a daemon to finish what it is writing."""
 
@@ -110,15 +108,6 @@ def choose(
 def choose_one(argument: str, paths: tuple[str, ...], display: Display) -> tuple[Collection, Entry]:
     collection, chosen = choose(argument, paths, display)
     if len(chosen) > 1:
-        short = short_ids(chosen)
-        lines = [
-            f"  {one_line(short(entry))}  {one_line(entry.title or '', 60)}"
-            for entry in chosen[:LISTED]
-        ]
-        if len(chosen) > LISTED:
-            lines.append(f"  … and {len(chosen) - LISTED} more")
-        raise AmbiguousId(
-            f"{argument} holds {len(chosen)} conversations; name one with --from {argument}:\n"
-            + "\n".join(lines)
-        )
+        told = f"{argument} holds {len(chosen)} conversations; name one with --from {argument}:"
+        raise AmbiguousId(with_candidates(told, chosen))
     return collection, chosen[0]

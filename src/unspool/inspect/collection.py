@@ -128,7 +128,7 @@ def match(ident: str, entries: Iterable[Entry]) -> Entry:
     roots = [entry for entry in chosen if entry.parent_id is None]
     if len(roots) == 1 and all(entry.id.startswith(roots[0].id) for entry in chosen):
         return roots[0]  # a sub-agent's id may begin with its parent's: the parent is meant
-    raise AmbiguousId(_candidates(ident, chosen))
+    raise AmbiguousId(with_candidates(f"{ident!r} may mean {len(chosen)} conversations:", chosen))
 
 
 def _spelt(full: str, ident: str) -> int:
@@ -144,8 +144,9 @@ def _spelt(full: str, ident: str) -> int:
     return 1 + 2 * (parent == above) + (agent == below)
 
 
-def _candidates(ident: str, entries: list[Entry]) -> str:
-    lines = [f"{ident!r} may mean {len(entries)} conversations:"]
+def with_candidates(told: str, entries: list[Entry]) -> str:
+    """What is told of several conversations, and below it which they are."""
+    lines = [told]
     for entry in newest_first(entries)[:20]:
         when = day_and_time(entry.ended_at or entry.started_at) or "no time"
         title = one_line(entry.title or "", 50)
