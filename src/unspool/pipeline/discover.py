@@ -159,6 +159,9 @@ class Plan(msgspec.Struct):
     """Conversation with its sub-agents → the files that hold it and, as their paths say, nothing
     else. They are one unit of work."""
     workers: int
+    last: Origin | None = None
+    """A database that tells one conversation behind the other. A single worker reads it behind all
+    shared spans, so that each of its conversations is known, and reduced, when the next one begins."""
 
     def deal(self, held: list[dict[Key, int]]) -> dict[Key, int]:
         """Whose each family is: of the worker that holds most bytes of it, as long as that is not
@@ -184,9 +187,13 @@ class Plan(msgspec.Struct):
         return owners
 
     def share(self, families: Iterable[Key]) -> None:
-        """The files of these hold more than their paths say."""
+        """The files of these hold more than their paths say; NOBODY: the last one tells of a
+        conversation twice."""
         for family in sorted(families):
-            self.shared += self.families.pop(family)
+            self.shared += self.families.pop(family, ())
+            if family == NOBODY and self.last is not None:
+                self.shared.append(self.last)
+                self.last = None
 
 
 def make_plan(origins: Iterable[Origin], workers: int) -> Plan:
@@ -199,6 +206,10 @@ def make_plan(origins: Iterable[Origin], workers: int) -> Plan:
         else:
             plan.families.setdefault((span.source, name), []).append(span)
     plan.workers = max(1, min(workers, len(plan.shared) + len(plan.families)))
+    if plan.workers == 1:
+        in_turn = [span for span in plan.shared if sources.tells_in_turn(span.source)]
+        plan.last = max(in_turn, key=lambda span: span.size, default=None)
+        plan.shared = [span for span in plan.shared if span is not plan.last]
     return plan
 
 

@@ -58,7 +58,7 @@ class Outcome(msgspec.Struct):
     superseded: int = 0
     tally: Tally = msgspec.field(default_factory=Tally)
     strays: set[Key] = set()
-    """Families whose files hold others, too."""
+    """Families whose files hold others, too (`Plan.share`)."""
 
 
 class Task(msgspec.Struct):
@@ -101,6 +101,8 @@ class Worker:
         self.outcome = Outcome()
         self.collection = Collection()
         self.fact_slots: FactSlots = {}
+        self.told: set[Key] = set()
+        """Families that the last database told to their end."""
         self.writer.scan = TagScan()
         self.slots.close()
         for spool in (self.facts, self.trajectories, self.problems, self.writer.spool):
@@ -123,11 +125,16 @@ class Worker:
             held[family_of(key)] += sum(slot.size for slot in slots)
         return dict(held)
 
-    def _read_span(self, span: Origin) -> None:
-        """Its facts into the collection."""
+    def _read_span(self, span: Origin, next_family: Callable[[], None] | None = None) -> None:
+        """Its facts into the collection. `next_family` is called before another family begins."""
         collection = self.collection
         count, done = 0, span.start
+        key = NOBODY
         for fact in self._facts_of(span):
+            if next_family is not None and fact.key is not key and fact.key != NOBODY:
+                if family_of(fact.key) != family_of(key):
+                    next_family()
+                key = fact.key
             if collection.weight > self.limit:
                 self._spill()  # not before the source is done with the record before
             collection.add(span.source, fact)
@@ -234,6 +241,9 @@ class Worker:
         waiting: dict[Key, list[Key]] = {}
         for key in {**self.collection.conversations, **self.fact_slots}:
             waiting.setdefault(family_of(key), []).append(key)
+        if self.plan.last is not None:
+            self._read_span(self.plan.last, lambda: self._reduce_told(waiting))
+            self._reduce_told(waiting)
         for family, spans in self.plan.families.items():
             if self.owners[family] != self.number:
                 continue
@@ -251,6 +261,20 @@ class Worker:
         self.problems.close()
         self.trajectories.close()
         return self.outcome
+
+    def _reduce_told(self, waiting: dict[Key, list[Key]]) -> None:
+        """What the last database has told to its end, unless files of its own follow."""
+        met: dict[Key, list[Key]] = {}
+        for key in self.collection.take_met():
+            met.setdefault(family_of(key), []).append(key)
+        for family, keys in met.items():
+            if family in self.plan.families:
+                waiting.setdefault(family, []).extend(keys)
+            elif family in self.told:
+                self.outcome.strays.add(NOBODY)
+            else:
+                self.told.add(family)
+                self._reduce_family(waiting.pop(family, []) + keys)
 
     def _reduce_family(self, keys: Iterable[Key]) -> None:
         members: list[tuple[Trajectory, Reduced]] = []

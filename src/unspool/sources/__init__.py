@@ -79,7 +79,7 @@ HOOKED = (
 class Source(Protocol):
     """What a source module offers. It may also have `session_of(path)`,
     `touched(path, position)` (see `touched_since`), RENDERED_PROMPTS (see `has_rendered_prompts`),
-    REWRITES (see `rewrites`), HOOKS (see `hooks_of`),
+    REWRITES (see `rewrites`), IN_TURN (see `tells_in_turn`), HOOKS (see `hooks_of`),
     and for the timeline PLATFORM and TIMELINE (see `declared`)."""
 
     NAME: str
@@ -172,6 +172,12 @@ def rewrites(name: str) -> bool:
     """Whether the agent itself rewrites its files and drops what it no longer needs (`REWRITES` in the
     source's module): a store keeps what it saw of them."""
     return name in SOURCES and getattr(load(name), "REWRITES", False)
+
+
+def tells_in_turn(name: str) -> bool:
+    """Whether an origin of the source tells all of one conversation before the next (`IN_TURN` in the
+    source's module)."""
+    return name in SOURCES and getattr(load(name), "IN_TURN", False)
 
 
 def has_rendered_prompts(name: str) -> bool:

@@ -22,6 +22,7 @@ from unspool.sources.opencode.hooks import DIALECT
 from unspool.sources.opencode.sessions import NAME
 
 RANGES = False
+IN_TURN = True
 
 _EXPORT = re.compile(rb'\s*\{\s*"(?:info|messages)"\s*:')
 _DATABASE = re.compile(r"(?:opencode(?:-[\w.]+)?|kilo)\.db")
@@ -87,4 +88,4 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     return read_export(origin, tally)
 
 
-__all__ = ["NAME", "RANGES", "claims", "places", "read"]
+__all__ = ["IN_TURN", "NAME", "RANGES", "claims", "places", "read"]
