@@ -12,10 +12,10 @@ from pathlib import Path, PurePath
 
 import msgspec
 
-from unspool.facts import NOBODY, AnyFact, Noted, Rank
+from unspool.facts import AnyFact, Noted, Rank
 from unspool.io.databases import MAGIC
-from unspool.io.door import read_json
-from unspool.io.origins import Head, Origin, Tally, open_origin, read_head
+from unspool.io.door import Flaw, read_json, sample
+from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.sources.copilot_cli.companions import note_vscode
 from unspool.sources.copilot_cli.events import read_events
 from unspool.sources.copilot_cli.hooks import EDITORS
@@ -27,6 +27,7 @@ from unspool.sources.hook_events import CLAUDE_STATES, Hooks
 from unspool.sources.hook_payloads import is_log as is_hook_log
 from unspool.sources.hook_payloads import read_payloads
 from unspool.sources.scribe import Scribe
+from unspool.sources.vscode_chat.documents import lost, read_whole
 from unspool.sources.vscode_chat.fields import BESIDE
 from unspool.sources.vscode_chat.folders import user_folders, workspace_of
 
@@ -122,8 +123,7 @@ def _read(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
         yield from read_traces(origin, tally)
     elif shape == "memory":
         # Markdown that the memory tool saved for one chat.
-        with open_origin(origin.path) as file:
-            text = file.read().decode("utf-8", "replace")
+        text = read_whole(origin.path).decode("utf-8", "replace")
         tally.records += 1
         parts = PurePath(origin.path).parts
         name = "/".join(parts[parts.index(_MEMORIES[1]) + 2 :])
@@ -156,16 +156,11 @@ def memory_session(path: str) -> str:
 
 def _read_cache(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     """What the extension keeps beside CLI sessions: one object, by session id."""
-    with open_origin(origin.path) as file:
-        data = file.read()
+    data = read_whole(origin.path)
     salvage = read_json(data)
     value = salvage.values[0] if salvage.values else None
     if not isinstance(value, dict):
-        tally.records += 1
-        tally.problems += 1
-        scribe = Scribe(NOBODY, origin.path, 0)
-        scribe.problem("invalid-json", data)
-        yield from scribe.facts
+        yield lost(origin, tally, Flaw("invalid-json", 0, sample(data)))
         return
     for number, (session, kept) in enumerate(value.items()):
         tally.records += 1

@@ -124,27 +124,12 @@ class Reading:
             events = [turn.request.editedFileEvents for turn, _ in turns]
             for (number, path), outcome in edits.outcomes(edited, events).items():
                 turns[number][0].outcomes[path] = outcome
-        return self._with_abandoned(turns, answers, calls) if self.abandoned else turns
-
-    def _with_abandoned(
-        self, turns: list[tuple[Turn, str]], answers: set[str], calls: set[str]
-    ) -> list[tuple[Turn, str]]:
-        """Requests that were taken out stand behind the one that they followed, before the next."""
-        idents = {turn.id for turn, _ in turns}
-        behind: dict[str, list[tuple[Turn, str]]] = {}
-        for request, after in self.abandoned:
-            ident = request.requestId
-            if ident and ident not in idents:
-                idents.add(ident)
-                turn = Turn(request, ident, self.edition, withdrawn=True)
+        for request, follows in self.abandoned:
+            if request.requestId and request.requestId not in requests:
+                turn = Turn(request, request.requestId, self.edition, withdrawn=True)
                 turn.tell_apart(answers, calls)
-                behind.setdefault(after, []).append((turn, after))
-        woven: list[tuple[Turn, str]] = []
-        waiting = [*reversed(turns), *reversed(behind.pop(ROOT, []))]
-        while waiting:
-            woven.append(waiting.pop())
-            waiting.extend(reversed(behind.pop(woven[-1][0].id, [])))
-        return woven + [left for group in behind.values() for left in group]
+                turns.append((turn, follows))
+        return turns
 
     def _vote(self, turn: Turn, offset: int) -> list[AnyFact]:
         """A record of its own: a vote is in the export of a chat, but not in its stored log."""

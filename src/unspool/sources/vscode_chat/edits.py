@@ -14,7 +14,7 @@ from typing import Any
 
 from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally
-from unspool.io.values import field_of, list_of
+from unspool.io.values import field_of, list_of, str_of
 from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat.fields import BESIDE, NAME, OUTCOMES
 from unspool.sources.vscode_chat.uris import integer, lines_of, path_of, uri_of
@@ -148,15 +148,12 @@ def state_facts(value: Any, origin: Origin, tally: Tally) -> list[AnyFact] | Non
 
 def _file(entry: Any) -> dict[str, Any] | None:
     """One file as it was left: kept, undone, or not decided on; and the request that edited it."""
-    path = _path(entry.get("resource")) if isinstance(entry, dict) else ""
+    path = _path(field_of(entry, "resource"))
     if not path:
         return None
     state = entry.get("state")
+    told = {ours: entry.get(theirs) for ours, theirs in _STATE_FIELDS.items()}
+    told = {"request_id": str_of(field_of(entry.get("telemetryInfo"), "requestId")), **told}
+    known = {name: value for name, value in told.items() if value}
     state = _STATES.get(state, state) if isinstance(state, int) else "unknown"
-    file: dict[str, Any] = {"path": path, "state": state}
-    telemetry = entry.get("telemetryInfo")
-    if isinstance(telemetry, dict) and isinstance(telemetry.get("requestId"), str):
-        file["request_id"] = telemetry["requestId"]
-    return file | {
-        ours: entry[theirs] for ours, theirs in _STATE_FIELDS.items() if entry.get(theirs)
-    }
+    return {"path": path, "state": state, **known}

@@ -253,22 +253,16 @@ def answer_of(part: dict[str, Any]) -> dict[str, Any] | None:
     kind = part.get("kind")
     if not isinstance(kind, str) or kind not in _ASKED:
         return None
-    asked = {k: markdown(part[k]) for k in ("title", "message") if markdown(part.get(k))}
-    answer: dict[str, Any] = {"asked_by": kind, **asked}
     if kind in ("questionCarousel", "planReview"):
-        if part.get("data") is None:
-            return None
-        answer["answer"] = part["data"]
-        if isinstance(part.get("questions"), list):
-            answer["questions"] = part["questions"]
-        return answer
-    if kind == "confirmation":
-        if part.get("isUsed") is not True:
-            return None
-        return {**answer, "answer": part.get("selectedButton", part.get("data", True))}
-    if part.get("state") in (None, "pending"):
+        given = part.get("data")
+    elif kind == "confirmation":
+        used = part.get("isUsed") is True
+        given = part.get("selectedButton", part.get("data", True)) if used else None
+    else:
+        given = None if part.get("state") == "pending" else part.get("state")
+    if given is None:
         return None
-    answer["answer"] = part["state"]
-    if part.get("acceptedResult") is not None:
-        answer["result"] = part["acceptedResult"]
-    return answer
+    asked = {k: markdown(part[k]) for k in ("title", "message") if markdown(part.get(k))}
+    more = {"questions": part.get("questions"), "result": part.get("acceptedResult")}
+    told = {name: value for name, value in more.items() if value is not None}
+    return {"asked_by": kind, **asked, "answer": given, **told}
