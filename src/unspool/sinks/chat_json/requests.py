@@ -188,21 +188,12 @@ class Writer:
         for answer in turn.answers:
             extra = self._extra(answer)
             thoughts = thinking_parts(answer.thinking or "", extra.get("thoughts"))
-            last_thought = (
-                max((n for n, part in enumerate(thoughts) if part["value"]), default=-1) + 1
-            )
-            parts += thoughts[:last_thought]
+            parts += thoughts
             calls = [self._call(call, turn) for call in answer.tool_calls or ()]
             early, rest = woven(calls, extra)
-            if answer is turn.answers[0]:
-                # Words that no round said: behind those of a round they would be of the next.
-                texts = (n for n, p in enumerate(early) if p.get("kind") == "markdownContent")
-                last = max(texts, default=-1) + 1
-                parts, early = parts + early[:last], early[last:]
             text = "" if _is_error_text(answer) else answer.content
             words, early = text_parts(text, early, extra)
-            # What only tells that a thought has ended says nothing of whose it was: the words do.
-            parts += [*words, *thoughts[last_thought:], *early, *rest]
+            parts += [*words, *early, *rest]
         return parts
 
     def _call(self, call: ToolCall, turn: Turn) -> list[dict[str, Any]]:
