@@ -14,7 +14,7 @@ from tests.claude_lines import transcript
 from tests.harness import case_id, cases, facts_of, origins_of, plain, reduce_all
 from unspool.io.databases import MAGIC
 from unspool.io.origins import Origin, iter_lines, open_origin, read_head
-from unspool.pipeline import extract
+from unspool.pipeline.batch import extract
 from unspool.pipeline.discover import cut
 from unspool.store.maintenance import rebuild
 from unspool.store.opening import reading, writing

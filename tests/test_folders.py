@@ -19,8 +19,7 @@ from tests.claude_lines import transcript
 from unspool import sinks, sources
 from unspool.errors import NothingToRead
 from unspool.io.origins import Head
-from unspool.pipeline import extract
-from unspool.pipeline.batch import open_run
+from unspool.pipeline.batch import extract, open_run
 from unspool.pipeline.job import Job
 from unspool.trajectory import Trajectory
 

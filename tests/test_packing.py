@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from tests.claude_lines import answer, said, write
 from unspool.cli import group
-from unspool.pipeline import extract
+from unspool.pipeline.batch import extract
 from unspool.store.collection import StoreCollection
 from unspool.store.opening import reading
 from unspool.trajectory import (

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         UnspoolError,
         UsageError,
     )
-    from unspool.pipeline import extract
+    from unspool.pipeline.batch import extract
     from unspool.trajectory import Message, ToolCall, Trajectory
 
 # Imported on first use, so that `unspool --help` and small scripts start fast.
@@ -41,7 +41,7 @@ _HOMES = {
     "UnreadableOrigin": "unspool.errors",
     "UnspoolError": "unspool.errors",
     "UsageError": "unspool.errors",
-    "extract": "unspool.pipeline",
+    "extract": "unspool.pipeline.batch",
 }
 
 __all__ = [

@@ -9,7 +9,7 @@ import os
 import time
 from bisect import insort
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from itertools import chain
 from pathlib import Path
@@ -17,8 +17,8 @@ from threading import Thread
 
 import msgspec
 
-from unspool import sinks
-from unspool.errors import NothingToRead, OutputError, unwritable
+from unspool import sinks, sources
+from unspool.errors import NothingToRead, OutputError, UsageError, unwritable
 from unspool.facts import Key, Problem
 from unspool.io.origins import Tally
 from unspool.io.temporary import scratch
@@ -234,7 +234,40 @@ def open_run(job: Job, progress: Callable[[int], Progress] | None = None) -> Ite
         yield run
 
 
-def iter_trajectories(job: Job) -> Iterator[Trajectory]:
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+def extract(
+    paths: Paths,
+    *,
+    source: str | None = None,
+    workers: int = 1,
+    recover: bool = False,
+    merge_tool_metadata: bool = True,
+) -> Iterator[Trajectory]:
+    """The conversations in files and folders, whole, in a stable order.
+
+    `source` names the format where it should not be found out from the content; `recover` repairs
+    JSON that was cut off; with several `workers`, processes share the reading; without
+    `merge_tool_metadata`, a message list gets no calls from another one of the conversation. Raises
+    NothingToRead where no file is of a known format. Temporary files are gone when the iterator ends or
+    is closed. Bad data is told, counted by its kind, to the logger `unspool`.
+    """
+    if source is not None and source not in {*sources.SOURCES, *sinks.READERS}:
+        raise UsageError(f"no source is called {source!r}")
+    if isinstance(paths, str | os.PathLike):
+        paths = [paths]
+    job = Job(
+        paths=[os.path.expanduser(path) for path in paths],  # noqa: PTH111 - may be text
+        source=source,
+        workers=workers,
+        recover=recover,
+        merge_tools=merge_tool_metadata,
+    )
+    return _iter_trajectories(job)
+
+
+def _iter_trajectories(job: Job) -> Iterator[Trajectory]:
     """The conversations of a job as objects, in order, one at a time."""
     with open_run(job) as run:
         trajectories = run.trajectories()

@@ -16,8 +16,7 @@ from unspool.errors import UsageError
 from unspool.io.origins import Origin, iter_lines
 from unspool.io.times import parse_time
 from unspool.io.values import dict_of
-from unspool.pipeline import extract
-from unspool.pipeline.batch import open_run
+from unspool.pipeline.batch import extract, open_run
 from unspool.pipeline.job import Job
 from unspool.pipeline.output import write_many
 from unspool.record import clients

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -19,7 +19,9 @@ from unspool.facts import AnyFact, SnapshotSeen
 from unspool.io.compression import PACKED
 from unspool.io.origins import HEAD_BYTES, Origin, Tally
 from unspool.io.temporary import scratch
-from unspool.pipeline.discover import Found, discover
+
+if TYPE_CHECKING:
+    from unspool.pipeline.discover import Found
 
 COPY_BYTES = 1 << 20
 _URL = re.compile(r"\w[\w+.-]+:/")
@@ -75,12 +77,14 @@ def _beneath(folder: Path, origin: str) -> Path:
     return path
 
 
-def discover_urls(urls: Iterable[str], source: str | None) -> Found:
+def discover_urls(urls: Iterable[str], source: str | None) -> "Found":
     """What `discover` says of the first bytes of every file below the URLs.
 
     Raises OSError where pyarrow cannot open them.
     """
     from pyarrow.fs import FileSelector, FileSystem, FileType  # 5 MB: not for local files
+
+    from unspool.pipeline.discover import Found, discover  # of the driver: tasks find nothing
 
     found = Found()
     for url in urls:
