@@ -337,6 +337,7 @@ def _skip(text: str, at: int) -> int:
 _OBJECT = re.compile(r'\{\s*"')
 _RECORD_ENDS = re.compile(r'[\0 \t\r\n]*+(?:\Z|\{\s*")')
 _LINE = re.compile(r'(?<=\n)\{(?=\s*")')
+_OPENING = re.compile(r'\{\s*"\w+":')
 _FAR_ENOUGH = 50
 """So many beginnings are tried: a long torn list is not read once for each of its elements."""
 
@@ -346,12 +347,17 @@ def _next_record(text: str, start: int, broken: int) -> int:
 
     A second writer that begins in the middle of a record breaks it right there:
         {"type":"user","text":"I thi{"type":"assistant","text":"Yes"}
-    Whatever the first one was about to say, its string ends at the second one's first quote.
+    Whatever the first one was about to say, its string ends at the second one's first quote. Where the
+    first stops behind a colon, the second becomes its value, and only the end is missing:
+        {"type":{"type":"assistant","text":"Yes"}
     Behind text that is no JSON at all the next record may begin anywhere, behind a broken record on
     any line.
     """
     candidates = _OBJECT.finditer(text, start + 1)
-    if text[start] in "{[":
+    opening = _OPENING.match(text, start)
+    if opening and not text[broken:].strip():
+        candidates = re.compile(re.escape(opening[0])).finditer(text, start + 1)
+    elif text[start] in "{[":
         nearby = _OBJECT.finditer(text, max(start + 1, broken - 4), broken + 12)
         candidates = chain(nearby, _LINE.finditer(text, broken))
     for _, candidate in zip(range(_FAR_ENOUGH), candidates, strict=False):
