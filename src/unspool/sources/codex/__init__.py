@@ -1,14 +1,11 @@
 """Codex CLI: rollouts of every generation, and the history of prompts.
 
-records.py   the shapes of lines
-rollout.py   a rollout, line by line: what each states
-headers.py   whose thread it is
-contents.py  what the parts of a message say
-tools.py     calls, what ran for them and which files it touched, and their output
-tokens.py    which answer tokens are of
-threads.py   the files of other threads
-stream.py    what `codex exec --json` prints
-hooks.py     hook payloads
+records.py  the shapes of lines, and what the parts of a message say
+rollout.py  a rollout, line by line: what each states, and which answer tokens are of
+threads.py  whose thread it is, and the files of others
+tools.py    calls, what ran for them and which files it touched, and their output
+stream.py   what `codex exec --json` prints
+hooks.py    hook payloads
 """
 
 from collections.abc import Iterator, Mapping

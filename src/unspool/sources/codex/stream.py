@@ -20,7 +20,6 @@ from unspool.io.origins import Origin, Tally
 from unspool.io.structs import Shape
 from unspool.sources import streams
 from unspool.sources.codex.records import Counts
-from unspool.sources.codex.tokens import report
 from unspool.sources.scribe import Scribe
 
 _NOISE = frozenset(("turn.started", "item.started", "item.updated"))
@@ -88,7 +87,7 @@ class _Stream(streams.Stream[Event]):
                 self.thought = ""
             _tell_item(item, self.shown, scribe)
         elif event.type == "turn.completed" and event.usage is not None:
-            report(event.usage, scribe, "", "conversation", "")
+            event.usage.report(scribe, "", "conversation", "")
         elif event.type in ("turn.failed", "error"):
             error = event.error if event.error is not None else event.message
             text = error.get("message") if isinstance(error, dict) else error

@@ -1,13 +1,21 @@
-"""The files of other threads: where a thread goes on from, and who asked for a review."""
+"""Threads: whose a rollout is, and the files of others that it goes on from or that asked for it.
+
+{"type":"session_meta","payload":{"id":"01a1…","cwd":"/w","cli_version":"0.166.0","source":
+{"subagent":{"thread_spawn":{"parent_thread_id":"01a0…","agent_path":"/root/scout"}}},…}}
+"""
 
 import re
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from unspool.io.door import UNREADABLE
-from unspool.io.origins import open_origin
+from unspool.facts import Problem
+from unspool.io.door import UNREADABLE, iter_json_lines
+from unspool.io.origins import Origin, Tally, open_origin
 from unspool.io.times import parse_time
-from unspool.sources.codex.records import LINE
+from unspool.io.values import dict_of, str_of
+from unspool.sources.codex.records import LINE, Line, Payload
+from unspool.sources.scribe import Scribe
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _FILE = re.compile(rf"rollout-[\dT-]+?-({_UUID})(?:_{_UUID})?\.jsonl")
@@ -20,14 +28,79 @@ def thread_of(path: str) -> str | None:
     return named[1] if named else None
 
 
-def find_rollout(path: str, thread: str) -> str | None:
-    """The file of another thread in the same tree of sessions, whatever day it is of."""
-    for folder in _trees(path):
-        for pattern in (f"rollout-*{thread}.jsonl", f"rollout-*{thread}.jsonl.zst"):
-            found = sorted(folder.rglob(pattern))
-            if found:
-                return str(found[0])
-    return None
+def state_header(payload: Payload, scribe: Scribe) -> None:
+    git = dict_of(payload.git)
+    scribe.notes(
+        {
+            "agent": "Codex",
+            "agent_version": payload.cli_version,
+            "originator": payload.originator,
+            "agent_name": payload.agent_nickname,
+            "workspace.branch": str_of(git.get("branch")),
+            "workspace.commit": str_of(git.get("commit_hash")),
+            "workspace.repository": str_of(git.get("repository_url")),
+        }
+    )
+    source, spawn = _started_by(payload)
+    thread = scribe.key[1]
+    parent = payload.parent_thread_id or spawn.get("parent_thread_id")
+    if source == "review" and not parent and scribe.time is not None:
+        parent = find_asker(scribe.origin, thread, payload.cwd or "", scribe.time)
+    if isinstance(parent, str) and parent:
+        scribe.parent(parent)
+    elif payload.forked_from_id:
+        scribe.parent(payload.forked_from_id, "fork")
+    if source:
+        kind = source if isinstance(source, str) else "subagent"
+        scribe.note("agent_type", str(spawn.get("agent_role") or kind))
+    instructions = instructions_of(payload)
+    if instructions:
+        scribe.message(id=f"{thread}:instructions", role="system", text=instructions)
+
+
+def instructions_of(payload: Payload) -> str:
+    told = payload.base_instructions or payload.instructions
+    return str_of(told.get("text") if isinstance(told, dict) else told)
+
+
+def path_of_agent(payload: Payload) -> str:
+    """What the agents of a thread call this one: `/root`, `/root/scout`."""
+    return payload.agent_path or str(_started_by(payload)[1].get("agent_path") or "") or "/root"
+
+
+def _started_by(payload: Payload) -> tuple[Any, dict[str, Any]]:
+    """The kind of sub-agent, if it is one ("review", or an object), and what is told of its start."""
+    source = dict_of(payload.source).get("subagent")
+    return source, dict_of(dict_of(source).get("thread_spawn"))
+
+
+def lines_before(path: str, header: Payload) -> list[tuple[bytes, Line]] | None:
+    """The lines that a thread goes on from, which stand only in other files of the same tree of
+    sessions, whatever day they are of; None where that file is gone."""
+    base = header.history_base
+    if base is None:
+        return []
+    found = [
+        file
+        for tree in _trees(path)
+        for name in (f"rollout-*{base.thread_id}.jsonl", f"rollout-*{base.thread_id}.jsonl.zst")
+        for file in sorted(tree.rglob(name))
+    ]
+    if not found:
+        return None
+    other, end = str(found[0]), base.end_ordinal_exclusive
+    lines: list[tuple[bytes, Line]] = []
+    for item in iter_json_lines(Origin(path=other, name=other, source="codex"), LINE, Tally()):
+        if isinstance(item, Problem):
+            continue
+        _, data, line = item
+        if end is not None and line.ordinal is not None and line.ordinal >= end:
+            break
+        if line.type != "session_meta":
+            lines.append((data, line))
+        elif not lines and line.payload is not None:
+            lines = lines_before(other, line.payload) or []
+    return lines
 
 
 def find_asker(path: str, thread: str, folder: str, start: int) -> str | None:

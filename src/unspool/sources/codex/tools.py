@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 
 from unspool.io.values import parse_object, str_of
-from unspool.sources.codex.contents import content_of
-from unspool.sources.codex.records import Item, Payload
+from unspool.sources.codex.records import Item, Payload, content_of
 from unspool.sources.diffs import files_of_patch
 from unspool.sources.scribe import Scribe
 
@@ -99,7 +98,7 @@ class Tools:
         )
         if text.startswith(
             '{"agent_id":'
-        ):  # {"agent_id":"01a1…","nickname":"Dalton"}: `spawn_agent`
+        ):  # `spawn_agent`: {"agent_id":"01a1…","nickname":"Dalton"}
             agent = str_of((parse_object(text) or {}).get("agent_id"))
             scribe.note("child_id", agent or None, on="call", subject=call)
 
