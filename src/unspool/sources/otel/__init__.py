@@ -23,8 +23,7 @@ from unspool.io.door import iter_json_lines
 from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.sources.otel.agents import NAME, product_of
 from unspool.sources.otel.lines import LineShape
-from unspool.sources.otel.logs import tell_log
-from unspool.sources.otel.otlp import Item, is_flat, items_of
+from unspool.sources.otel.otlp import is_flat, items_of
 from unspool.sources.otel.spans import Traces, operation_of
 from unspool.sources.otel.spooled import SpooledItems
 
@@ -92,10 +91,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         traces = Traces(origin, spooled.items)
         tally.noise += len(spooled.items) - len(traces.items)  # they went into their span
         for item in map(spooled.whole, traces.items):
-            if item.is_log and not operation_of(item):
-                yield from _tell_log(traces, item, tally)
-            else:
-                yield from traces.tell(item, tally)
+            yield from traces.tell(item, tally)
 
 
 def _values(
@@ -119,20 +115,6 @@ def _values(
         return
     for line in iter_json_lines(origin, LineShape(), tally, recover, lazy=True):
         yield line if isinstance(line, Problem) else line[2].value
-
-
-def _tell_log(traces: Traces, item: Item, tally: Tally) -> list[AnyFact]:
-    key = traces.key(item)
-    scribe = traces.scribe(item, key)
-    scribe.entry = f"log:{item.text('event.sequence')}:{item.name}:{item.start}"
-    if key[0] == NAME or not key[1]:
-        tally.noise += 1
-        return []
-    if not tell_log(item, scribe):
-        tally.unrecognise(item.name or "log record", traces.origin.path, item.number)
-    elif not scribe.facts:
-        tally.noise += 1
-    return scribe.facts
 
 
 __all__ = ["NAME", "RANGES", "claims", "places", "read"]

@@ -12,14 +12,13 @@ from unspool.sources.otel.otlp import Item
 NAME = "otel"
 OURS = "unspool"
 """The scope of what `--to otlp` wrote: conversations of their own, whoever led them."""
-_BY_NAME = (
-    ("claude_code.", "claude-code"),
-    ("codex.", "codex"),
-    ("gemini_cli.", "gemini-cli"),
-    ("copilot_chat.", "vscode-chat"),
-)
-"""How events and spans of an agent begin → its product."""
-_NAMED = tuple(beginning for beginning, _ in _BY_NAME)
+_BY_NAME = {
+    "claude_code": "claude-code",
+    "codex": "codex",
+    "gemini_cli": "gemini-cli",
+    "copilot_chat": "vscode-chat",
+}
+"""How events and spans of an agent begin (`codex.user_prompt`) → its product."""
 _BY_SERVICE = {
     "claude-code": "claude-code",
     "codex": "codex",
@@ -49,8 +48,9 @@ def product_of(item: Item) -> str:
     if item.scope == OURS:
         return NAME
     for name in (item.name, item.text("event.name"), item.body):
-        if isinstance(name, str) and name.startswith(_NAMED):
-            return next(product for beginning, product in _BY_NAME if name.startswith(beginning))
+        beginning, dot, _ = name.partition(".") if isinstance(name, str) else ("", "", "")
+        if dot and beginning in _BY_NAME:
+            return _BY_NAME[beginning]
     service = str(item.resource.get("service.name") or "")
     if service in _BY_SERVICE:
         return _BY_SERVICE[service]

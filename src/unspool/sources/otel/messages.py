@@ -15,10 +15,12 @@ import msgspec
 
 from unspool.facts import Attachment
 from unspool.io.door import read_json
+from unspool.io.values import dict_of, dicts_of
 from unspool.sources.otel.lines import INPUT, unescaped
 from unspool.sources.otel.otlp import Event, Item
 
 CUT = "...[truncated, original "
+DETAILS = "gen_ai.client.inference.operation.details"
 _OUTPUT = "gen_ai.output.messages"
 _OLD_ROLES = {
     "gen_ai.system.message": "system",
@@ -67,105 +69,94 @@ class Said(msgspec.Struct, gc=False):
 
 
 class History:
-    """The last list of a conversation. The next one mostly goes on from it, and repeats its text: then
-    only the rest is decoded."""
+    """What a model was given last in a conversation, and what it answered. The next list mostly goes on
+    from the last one, and repeats its text: then only the rest is decoded."""
 
     def __init__(self, before: str = "") -> None:
         self._before = before
+        self.answer: Said | None = None
+        self.known = 0
+        """How many of the messages given the list before held, too."""
+        self.systems: list[tuple[int, str]] = []
+        """New system prompts, each with the number of the message given that it stands before."""
+        self.is_cut = False
+        """Whether the list of what was given is cut off."""
         self._begin()
 
     def _begin(self) -> None:
-        self.text: Any = ""
+        self._text: Any = ""
         """Of the list, without its closing bracket."""
         self.given: list[Said] = []
         self.ids: list[str] = []
         self._running = sha256(self._before.encode())
 
-    def take(self, text: Any) -> tuple[int, list[tuple[int, str]], bool]:
-        """The list, escaped and without its closing bracket where it is bytes (`lines.py`); how much of
-        it is known, the system prompts in the rest, whether it is cut off."""
+    def read(self, item: Item) -> None:
+        """The contents of a span, wherever its convention puts them."""
+        self._take(item.attributes.get(INPUT))
+        answers, _ = messages_of(item.attributes.get(_OUTPUT), "assistant")
+        for event in item.events:
+            if event.name == DETAILS:
+                if not self.given:
+                    self._take(event.attributes.get(INPUT))
+                answers = answers or messages_of(event.attributes.get(_OUTPUT), "assistant")[0]
+        if not self.given and not answers:
+            older, answers = _of_events(item.events)
+            if not older and not answers:
+                older, answers = _of_attributes(item)
+            self._add(older)
+        instructions = item.attributes.get("gen_ai.system_instructions")
+        told = _said({"parts": instructions}, "system") if instructions else None
+        if told is not None:
+            self.systems.insert(0, (0, told.text))
+        self.answer = answers[0] if answers else None
+        for said in answers:  # several choices: the first is the answer, parts of one go together
+            if self.answer is not None and said.calls and not self.answer.calls:
+                self.answer.calls = said.calls
+
+    def _take(self, text: Any) -> None:
+        """The list, escaped and without its closing bracket where it is bytes (`lines.py`)."""
         closing = "]" if isinstance(text, bytes) else ""
         if isinstance(text, str) and text.endswith("]"):
             text, closing = text[:-1], "]"
-        shared, rest = 0, text
-        if self.text and closing and type(text) is type(self.text) and text.startswith(self.text):
-            behind = text[len(self.text) :]
+        rest = text
+        self.known, self.systems, self.is_cut = 0, [], False
+        if (
+            self._text
+            and closing
+            and type(text) is type(self._text)
+            and text.startswith(self._text)
+        ):
+            behind = text[len(self._text) :]
             if not behind:
-                return len(self.given), [], False
+                self.known = len(self.given)
+                return
             if behind[:1] in (",", b","):
-                shared, rest = len(self.given), behind[1:]
+                self.known, rest = len(self.given), behind[1:]
         if isinstance(rest, bytes):
             rest = unescaped(rest)
         if isinstance(rest, str):
-            rest = ("[" if shared else "") + rest + closing
-        messages, is_cut = messages_of(rest, "user")
-        if not shared:
+            rest = ("[" if self.known else "") + rest + closing
+        messages, self.is_cut = messages_of(rest, "user")
+        if not self.known:
             self._begin()
-        self.text = text if closing and not is_cut else ""
-        return shared, self.add(messages), is_cut
+        self._text = text if closing and not self.is_cut else ""
+        self._add(messages)
 
-    def add(self, messages: list[Said]) -> list[tuple[int, str]]:
-        """Messages with their ids; the system prompts among them, which have a place and no id."""
-        systems: list[tuple[int, str]] = []
+    def _add(self, messages: list[Said]) -> None:
+        """Messages with their ids; system prompts have a place and no id."""
         for said in messages:
             if said.role == "system":
-                systems.append((len(self.given), said.text))
+                self.systems.append((len(self.given), said.text))
             else:
                 self._running.update(said.identity + b"\n")
                 self.given.append(said)
                 self.ids.append(_chain_id(self._running))
-        return systems
 
     def id_of(self, answer: Said) -> str:
         """The id that the answer has in the next list."""
         running = self._running.copy()
         running.update(answer.identity + b"\n")
         return _chain_id(running)
-
-
-class Exchange(msgspec.Struct, gc=False):
-    """What a model was given and what it answered."""
-
-    systems: list[tuple[int, str]] = []
-    """System prompts, each with the number of the message given that it stands before."""
-    given: list[Said] = []
-    ids: list[str] = []
-    """The ids of what was given, and of the answer."""
-    known: int = 0
-    """How many of them the list before held, too."""
-    answer: Said | None = None
-    is_cut: bool = False
-    """Whether the list of what was given is cut off."""
-
-
-def exchange_of(item: Item, history: History) -> Exchange:
-    """The contents of a span, wherever its convention puts them."""
-    shared, listed, is_cut = history.take(item.attributes.get(INPUT))
-    given = history.given
-    answers, _ = messages_of(item.attributes.get(_OUTPUT), "assistant")
-    for event in item.events:
-        if event.name == "gen_ai.client.inference.operation.details":
-            if not given:
-                shared, listed, _ = history.take(event.attributes.get(INPUT))
-                given = history.given
-            answers = answers or messages_of(event.attributes.get(_OUTPUT), "assistant")[0]
-    if not given and not answers:
-        older, answers = _of_events(item.events)
-        if not older and not answers:
-            older, answers = _of_attributes(item)
-        listed = history.add(older)
-        history.text = ""
-    instructions = item.attributes.get("gen_ai.system_instructions")
-    told = _said({"parts": instructions}, "system") if instructions else None
-    systems = [(0, told.text), *listed] if told is not None else listed
-    answer = None
-    for said in answers:  # several choices: the first is the answer, parts of one go together
-        if answer is None:
-            answer = said
-        elif said.calls and not answer.calls:
-            answer.calls = said.calls
-    ids = [*history.ids, history.id_of(answer)] if answer is not None else history.ids
-    return Exchange(systems, history.given, ids, shared, answer, is_cut)
 
 
 def messages_of(value: Any, role: str) -> tuple[list[Said], bool]:
@@ -233,60 +224,49 @@ def _said(value: Any, role: str) -> Said | None:
         said.typed = as_text(ours["typed"]) if "typed" in ours else None
         said.model = as_text(ours.get("model"))
         said.withdrawn = ours.get("abandoned") is True
+    content = value.get("parts", value.get("content"))
     if said.role == "tool" and not isinstance(value.get("parts"), list):
-        call = as_text(value.get("tool_call_id") or value.get("id"))
-        text = result_text(value.get("parts", value.get("content")))
-        said.results = [ToolUse(call, as_text(value.get("name")), text)]
-        return said
-    content = decoded(value.get("parts", value.get("content")))
+        call = {"id": value.get("tool_call_id") or value.get("id"), "name": value.get("name")}
+        content = [{**call, "type": "tool_call_response", "response": content}]
+    content = decoded(content)
+    parts = content if isinstance(content, list) else [content]
+    for call in dicts_of(decoded(value.get("tool_calls"))):
+        parts = [*parts, {**call, **dict_of(call.get("function")), "type": "tool_call"}]
     texts: list[str] = []
     thoughts: list[str] = []
     said.calls, said.results, said.attachments = [], [], []
-    for part in content if isinstance(content, list) else [content]:
-        _take_part(said, part, texts, thoughts)
-    calls = decoded(value.get("tool_calls"))
-    for one in calls if isinstance(calls, list) else ():
-        if isinstance(one, dict):
-            function = one.get("function")
-            named = function if isinstance(function, dict) else one
-            arguments = as_text(named.get("arguments"))
-            said.calls.append(
-                ToolUse(as_text(one.get("id")), as_text(named.get("name")), arguments)
+    for part in parts:
+        if not isinstance(part, dict):
+            texts.append(as_text(part))
+            continue
+        kind, content = part.get("type"), part.get("content", part.get("text"))
+        ident, name = as_text(part.get("id")), as_text(part.get("name"))
+        if kind in ("reasoning", "thinking"):
+            thoughts.append(as_text(content))
+        elif kind in ("tool_call", "server_tool_call"):
+            arguments = as_text(part.get("arguments", part.get("server_tool_call")))
+            said.calls.append(ToolUse(ident, name, arguments))
+        elif kind in ("tool_call_response", "server_tool_call_response"):
+            # The schema says `response`, its example `result`, and Copilot Chat writes `content`.
+            names = ("response", "result", "content", "server_tool_call_response")
+            result = next((part[name] for name in names if name in part), None)
+            said.results.append(ToolUse(ident, name, result_text(result)))
+        elif kind in ("blob", "file", "uri"):
+            said.attachments.append(
+                Attachment(
+                    kind=as_text(part.get("modality")) or "file",
+                    media_type=as_text(part.get("mime_type")),
+                    uri=as_text(part.get("uri")),
+                    name=as_text(part.get("file_id")),
+                    data=as_text(content) if kind == "blob" else "",
+                )
             )
+        elif content is not None:  # text, a compaction, or what nobody knows yet
+            texts.append(as_text(content))
     said.text = "\n".join(filter(None, texts))
     said.thinking = "\n\n".join(filter(None, thoughts))
     says = said.text or said.thinking or said.calls or said.results or said.attachments
     return said if says else None
-
-
-def _take_part(said: Said, part: Any, texts: list[str], thoughts: list[str]) -> None:
-    if not isinstance(part, dict):
-        texts.append(as_text(part))
-        return
-    kind = part.get("type")
-    content = part.get("content", part.get("text"))
-    if kind in ("reasoning", "thinking"):
-        thoughts.append(as_text(content))
-    elif kind in ("tool_call", "server_tool_call"):
-        arguments = as_text(part.get("arguments", part.get("server_tool_call")))
-        said.calls.append(ToolUse(as_text(part.get("id")), as_text(part.get("name")), arguments))
-    elif kind in ("tool_call_response", "server_tool_call_response"):
-        # The schema says `response`, its example `result`, and Copilot Chat writes `content`.
-        names = ("response", "result", "content", "server_tool_call_response")
-        result = next((part[name] for name in names if name in part), None)
-        said.results.append(ToolUse(as_text(part.get("id")), text=result_text(result)))
-    elif kind in ("blob", "file", "uri"):
-        said.attachments.append(
-            Attachment(
-                kind=as_text(part.get("modality")) or "file",
-                media_type=as_text(part.get("mime_type")),
-                uri=as_text(part.get("uri")),
-                name=as_text(part.get("file_id")),
-                data=as_text(content) if kind == "blob" else "",
-            )
-        )
-    elif content is not None:  # text, a compaction, or what nobody knows yet
-        texts.append(as_text(content))
 
 
 def decoded(value: Any) -> Any:

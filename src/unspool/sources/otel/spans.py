@@ -17,15 +17,15 @@ from unspool.facts import ROOT, AnyFact, Key, Rank
 from unspool.io.origins import Origin, Tally
 from unspool.prompts.typed import typed_text
 from unspool.sources.otel.agents import NAME, OURS, product_of, session_of
+from unspool.sources.otel.logs import tell_log
 from unspool.sources.otel.messages import (
     CUT,
+    DETAILS,
     OLD_EVENTS,
-    Exchange,
     History,
     Said,
     as_text,
     decoded,
-    exchange_of,
     result_text,
     system_id,
 )
@@ -34,8 +34,6 @@ from unspool.sources.scribe import Scribe, title_of
 
 _HISTORIES = 64
 _CALLS = frozenset(("chat", "generate_content", "text_completion"))
-_DETAILS = "gen_ai.client.inference.operation.details"
-_CONTENT = "no-content"
 _FOLLOWS = "unspool.follows"
 _LOGGED = frozenset(("claude-code", "codex", "gemini-cli"))
 """Their log records tell the tokens of every call: a span without words would count them again."""
@@ -54,7 +52,7 @@ _USAGE = {
 def operation_of(item: Item) -> str:
     """The operation; where it is not told, the first word of the span's name."""
     if item.is_log:
-        return "chat" if item.name == _DETAILS else ""
+        return "chat" if item.name == DETAILS else ""
     named = item.text("gen_ai.operation.name")
     first = item.name.partition(" ")[0]
     if named or first in ("invoke_agent", "execute_tool"):
@@ -128,12 +126,10 @@ class Traces:
         run: Item | None = None
         for one in (item, *self.above(item)):
             operation = operation_of(one)
-            if operation == "invoke_agent" and run is None:
+            if operation == "invoke_agent":
                 run = one
             elif operation == "execute_tool" and run is not None:
                 return run, one
-            elif operation == "invoke_agent":
-                run = one
         return None
 
     def outer_run(self, item: Item) -> Item | None:
@@ -157,19 +153,19 @@ class Traces:
         outer = self.key(tool)[1]
         return (product, f"{outer}/{(call_of(tool) if product != NAME else '') or run.id}")
 
-    def scribe(self, item: Item, key: Key) -> Scribe:
-        rank = Rank.ITSELF if key[0] == NAME else Rank.ECHO
-        return Scribe(
-            key, self.origin.path, item.number, time=item.start,
-            entry=f"span:{item.id or f'{item.name}:{item.start}'}", rank=rank,
-        )  # fmt: skip
-
     def tell(self, item: Item, tally: Tally) -> list[AnyFact]:
-        """The facts of a span, or of a log record that holds an engine call."""
+        """The facts of a span or of a log record."""
         operation = operation_of(item)
         key = self.key(item)
-        scribe = self.scribe(item, key)
-        if not key[1]:
+        rank = Rank.ITSELF if key[0] == NAME else Rank.ECHO
+        entry = f"span:{item.id or f'{item.name}:{item.start}'}"
+        scribe = Scribe(key, self.origin.path, item.number, time=item.start, entry=entry, rank=rank)
+        if item.is_log and not operation:
+            scribe.entry = f"log:{item.text('event.sequence')}:{item.name}:{item.start}"
+            if key[0] != NAME and key[1] and not tell_log(item, scribe):
+                tally.unrecognise(item.name or "log record", self.origin.path, item.number)
+                return []
+        elif not key[1]:
             tally.problems += 1
             scribe.problem("missing-conversation-id", item.name)
         elif operation in _CALLS:
@@ -245,23 +241,22 @@ class Traces:
         if item.id in self.answered:
             return
         # No engine call of the run is known here: they may lie in another file, which tells more.
-        exchange = exchange_of(item, self._history(item, scribe.key))
         scribe.rank = max(scribe.rank, Rank.COPY)
-        self._tell_exchange(item, scribe, exchange, linear=True)
+        self._tell_exchange(item, scribe, self._history(item, scribe.key), linear=True)
         usage = _usage(item)
         if usage:
             scribe.usage(on="call", subject=scribe.entry, model=_model(item), **usage)
 
     def _tell_call(self, item: Item, scribe: Scribe) -> None:
-        exchange = exchange_of(item, self._history(item, scribe.key))
+        history = self._history(item, scribe.key)
         tools = decoded(item.attributes.get("gen_ai.tool.definitions"))
         if isinstance(tools, list) and tools:
             scribe.note("tool_definitions", [t for t in tools if isinstance(t, dict)], Rank.ECHO)
         if item.attributes.get("gen_ai.conversation.compacted") in (True, "true"):
             scribe.mark("compaction", rank=scribe.rank)
-        ident = self._tell_exchange(item, scribe, exchange, linear=scribe.rank > 0)
+        ident = self._tell_exchange(item, scribe, history, linear=scribe.rank > 0)
         usage = _usage(item)
-        if exchange.answer is None and scribe.rank == 0 and not _is_unanswered(item):
+        if history.answer is None and scribe.rank == 0 and not _is_unanswered(item):
             # Names, times and tokens are all there is: the words are not invented.
             ident = scribe.entry
             before = self._before(item)
@@ -271,8 +266,8 @@ class Traces:
             place.time = item.end or item.start
             status = "failed" if item.failed else ""
             place.message(id=ident, role="assistant", model=_model(item), status=status)
-            if not exchange.given:
-                place.note("partial", _CONTENT)
+            if not history.given:
+                place.note("partial", "no-content")
             self.last[scribe.key] = ident
         if usage and ident:
             answered = scribe.at(entry=ident, after=None)  # on a branch, if the answer is
@@ -281,23 +276,22 @@ class Traces:
             scribe.usage(on="call", subject=scribe.entry, model=_model(item), **usage)
 
     def _tell_exchange(
-        self, item: Item, scribe: Scribe, exchange: Exchange, linear: bool
+        self, item: Item, scribe: Scribe, history: History, linear: bool
     ) -> str:  # fmt: skip
         """The messages that are new, and the answer; the answer's id. `linear`: they echo what other
         records tell, and only their order counts."""
         key = scribe.key
-        given, answer = exchange.given, exchange.answer
+        given, answer = history.given, history.answer
         before = self._before(item)
         follows = before or ROOT
-        ids = exchange.ids
         since = next((n for n in reversed(range(len(given))) if given[n].role == "assistant"), -1)
-        if exchange.known:
-            follows = ids[exchange.known - 1]
-        for number in range(exchange.known, len(given)):
-            ident, said = ids[number], given[number]
+        if history.known:
+            follows = history.ids[history.known - 1]
+        for number in range(history.known, len(given)):
+            ident, said = history.ids[number], given[number]
             place = scribe.at(entry=ident, after=None if linear else follows)
             follows = ident
-            self._tell_systems(place, exchange, number)
+            self._tell_systems(place, history, number)
             if (key, ident) in self.told:
                 continue
             self.told.add((key, ident))
@@ -307,20 +301,20 @@ class Traces:
         if answer is None:
             if not given:
                 place = scribe.at(entry=f"{scribe.entry}:system", after=None if linear else follows)
-                self._tell_systems(place, exchange, 0)
+                self._tell_systems(place, history, 0)
             if follows:
                 self.last[key] = follows
             return ""
+        ident = history.id_of(answer)
         if before is not None:
-            ids[-1] = self.answers[item.id] = f"{scribe.entry}:answer"
-        elif exchange.is_cut or not given:
+            ident = self.answers[item.id] = f"{scribe.entry}:answer"
+        elif history.is_cut or not given:
             follows = self.last.get(key, follows)
             if not given and key in self.last:
-                ids = [f"{scribe.entry}:answer"]
-        ident = ids[-1]
+                ident = f"{scribe.entry}:answer"
         place = scribe.at(entry=ident, after=None if linear else follows)
         place.time = item.end or item.start
-        self._tell_systems(place, exchange, len(given))
+        self._tell_systems(place, history, len(given))
         reasons = item.attributes.get("gen_ai.response.finish_reasons")
         answer.stop = answer.stop or (
             as_text(reasons[0]) if isinstance(reasons, list) and reasons else ""
@@ -330,18 +324,19 @@ class Traces:
         self._tell_message(place, ident, answer, linear)
         self.told.add((key, ident))
         self.last[key] = ident
-        if exchange.is_cut:
+        if history.is_cut:
             place.note("partial", "content-cut")
         return ident
 
     def _history(self, item: Item, key: Key) -> History:
-        """What a list of this conversation may go on from."""
+        """The contents of a span, as what goes on from the last list of its conversation."""
         if _FOLLOWS in item.attributes:
-            return History(item.text(_FOLLOWS))
-        history = self.histories.pop(key, None) or History()
-        self.histories[key] = history
-        if len(self.histories) > _HISTORIES:
-            del self.histories[next(iter(self.histories))]
+            history = History(item.text(_FOLLOWS))
+        else:
+            history = self.histories[key] = self.histories.pop(key, History())
+            if len(self.histories) > _HISTORIES:
+                del self.histories[next(iter(self.histories))]
+        history.read(item)
         return history
 
     def _before(self, item: Item) -> str | None:
@@ -349,9 +344,9 @@ class Traces:
         follows = item.attributes.get(_FOLLOWS)
         return self.answers.get(follows, ROOT) if isinstance(follows, str) else None
 
-    def _tell_systems(self, place: Scribe, exchange: Exchange, number: int) -> None:
+    def _tell_systems(self, place: Scribe, history: History, number: int) -> None:
         """The system prompts before a message. Every call repeats them; they are told once."""
-        for at, text in exchange.systems:
+        for at, text in history.systems:
             if at != number or not text:
                 continue
             ident = system_id(text)

@@ -18,10 +18,8 @@ _SHORT_CHARS = 300
 """Ids, names, models and counts are shorter; contents may well be, and then stay where they are."""
 
 
-class _Contents(msgspec.Struct, array_like=True, gc=False):
-    attributes: dict[str, Any]
-    events: list[Event]
-    body: Any
+_Contents = tuple[dict[str, Any], list[Event], Any]
+"""Attributes, events, body."""
 
 
 class SpooledItems:
@@ -49,7 +47,7 @@ class SpooledItems:
         if self._kept_chars + size <= MEMORY_CHARS:
             self._kept_chars += size
             return
-        data = self._packer.encode(_Contents(item.attributes, item.events, item.body))
+        data = self._packer.encode((item.attributes, item.events, item.body))
         self._file.write(data)
         item.contents = (self._end, len(data))
         self._end += len(data)
@@ -61,16 +59,14 @@ class SpooledItems:
 
     def whole(self, item: Item) -> Item:
         """The item with its contents, and with the log records that are events of it."""
-        own = _Contents(item.attributes, [*item.events], item.body)
+        attributes, events, body = item.attributes, [*item.events], item.body
         if item.contents is not None:
             self._file.seek(item.contents[0])
-            own = self._decoder.decode(self._file.read(item.contents[1]))
+            attributes, events, body = self._decoder.decode(self._file.read(item.contents[1]))
         for log in map(self.whole, item.logs):
-            body = log.body if isinstance(log.body, dict) else {"content": log.body}
-            own.events.append(Event(log.name, log.start, {**log.attributes, "body": body}))
-        return msgspec.structs.replace(
-            item, attributes=own.attributes, events=own.events, body=own.body
-        )
+            content = log.body if isinstance(log.body, dict) else {"content": log.body}
+            events.append(Event(log.name, log.start, {**log.attributes, "body": content}))
+        return msgspec.structs.replace(item, attributes=attributes, events=events, body=body)
 
 
 def _size(value: Any) -> int:
