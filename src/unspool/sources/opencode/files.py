@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from unspool.facts import AnyFact, Problem, Rank
-from unspool.io.door import StructType, iter_json_lines, read_json
-from unspool.io.origins import Origin, Tally, open_origin
+from unspool.io.door import iter_json_lines
+from unspool.io.origins import Origin, Tally
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.sources.opencode.sessions import (
@@ -25,6 +25,7 @@ from unspool.sources.opencode.sessions import (
     Teller,
     state_call,
     state_session,
+    value_of,
 )
 from unspool.sources.scribe import Scribe
 
@@ -85,10 +86,10 @@ def _state_stored(message: Message, origin: Origin) -> list[AnyFact]:
     storage, session = path.parents[2], Session(id=path.parent.name)
     message.id = message.id or path.stem
     for file in sorted((storage / "session").glob(f"*/{session.id}.json")):
-        session = _read_beside(SESSION, file)
+        session = SESSION.convert(value_of(file.read_bytes()))
     parts: list[Part] = []
     for file in sorted((storage / "part" / message.id).glob("*.json")):
-        parts.append(_read_beside(PART, file))
+        parts.append(PART.convert(value_of(file.read_bytes())))
         parts[-1].id = parts[-1].id or file.stem
     teller = Teller(session, (NAME, path.parent.name), origin.path)
     earlier = [file.stem for file in path.parent.glob("*.json") if file.stem < path.stem]
@@ -96,12 +97,6 @@ def _state_stored(message: Message, origin: Origin) -> list[AnyFact]:
     reverted = session.revert.messageID if session.revert is not None else ""
     teller.reverted = bool(reverted) and message.id >= reverted
     return teller.state(message, parts, 0).facts
-
-
-def _read_beside(shape: Shape[StructType], path: Path) -> StructType:
-    with open_origin(str(path)) as file:
-        values = read_json(file.read(), recover=True).values
-    return shape.convert(values[0] if values else {})
 
 
 def read_export(origin: Origin, tally: Tally) -> Iterator[AnyFact]:

@@ -8,14 +8,24 @@
 Messages and calls have the ids that they have in the database.
 """
 
-from typing import Any
-
 import msgspec
 
 from unspool.facts import Rank
+from unspool.io.structs import Shape
 from unspool.io.values import dict_of
 from unspool.sources.hook_payloads import Dialect, Payload, happened
+from unspool.sources.opencode.sessions import NAME, Message, Part, is_typed
 from unspool.sources.scribe import Scribe, title_of
+
+
+class Prompt(msgspec.Struct, gc=False):
+    """The `output` of `chat.message`."""
+
+    message: Message | None = None
+    parts: list[Part] | None = None
+
+
+_PROMPT = Shape(Prompt)
 
 
 def _is_own(payload: Payload) -> bool:
@@ -23,18 +33,10 @@ def _is_own(payload: Payload) -> bool:
 
 
 def _prompt(payload: Payload, scribe: Scribe) -> None:
-    output = dict_of(payload.get("output"))
-    message = dict_of(output.get("message"))
-    parts: Any = output.get("parts")
-    texts = [
-        part["text"]
-        for part in (parts if isinstance(parts, list) else [])
-        if isinstance(part, dict) and part.get("type") == "text" and not part.get("synthetic")
-        and isinstance(part.get("text"), str)
-    ]  # fmt: skip
-    if texts and isinstance(message.get("id"), str):
-        text = "\n".join(texts)
-        scribe.message(id=message["id"], role="user", text=text, typed=text)
+    prompt = _PROMPT.convert(payload.get("output"))
+    text = "\n".join(part.text or "" for part in prompt.parts or () if is_typed(part))
+    if text and prompt.message is not None:
+        scribe.message(id=prompt.message.id, role="user", text=text, typed=text)
         scribe.note("title", title_of(text), Rank.LAST_RESORT)
 
 
@@ -50,7 +52,7 @@ def _returned(payload: Payload, scribe: Scribe) -> None:
 
 
 DIALECT = Dialect(
-    product="opencode",
+    product=NAME,
     is_own=_is_own,
     events={
         "session.created": happened("start"),

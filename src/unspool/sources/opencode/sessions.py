@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from unspool.facts import ROOT, Attachment, Key, Rank
-from unspool.io.door import UNREADABLE, read_json
+from unspool.io.door import LONGEST_BYTES, UNREADABLE, StructType, read_json
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.io.values import field_of
@@ -95,20 +95,17 @@ class Part(msgspec.Struct, gc=False):
     name: str = ""
     callID: str = ""
     state: State | None = None
-    time: Time | None = None
     messageID: str = ""
     mime: str | None = None
     filename: str | None = None
     url: str | None = None
     prompt: str | None = None
-    agent: str | None = None
     files: list[str] | None = None
     auto: bool | None = None
 
 
 class Message(msgspec.Struct, gc=False):
     id: str = ""
-    sessionID: str = ""
     role: str = ""
     time: Time | None = None
     agent: str | None = None
@@ -178,8 +175,10 @@ class Teller:
             scribe.note("copied", True, on="message", subject=message.id)
         if message.role == "user":
             self._state_prompt(message, parts, scribe)
-        else:
+        elif message.role in ("assistant", ""):
             self._state_answer(message, parts, scribe)
+        else:
+            _state_entry(message, scribe)
         return scribe
 
     def _state_prompt(self, message: Message, parts: list[Part], scribe: Scribe) -> None:
@@ -188,7 +187,7 @@ class Teller:
             automatic = any(part.auto for part in parts if part.type == "compaction")
             scribe.mark("compaction", {"trigger": "auto" if automatic else "manual"})
             return
-        typed = [part.text for part in parts if _is_typed(part)]
+        typed = [part.text for part in parts if is_typed(part)]
         synthetic = [part.text for part in parts if part.type == "text" and part.synthetic]
         tasks = [part.prompt for part in parts if part.type == "subtask"]
         text = "\n\n".join(filter(None, typed or tasks or synthetic))
@@ -264,6 +263,23 @@ class Teller:
         )
 
 
+def _state_entry(entry: Message, scribe: Scribe) -> None:
+    """What is no message, of 2.x."""
+    kind = entry.role
+    if kind == "compaction":
+        scribe.mark("compaction", {"trigger": entry.reason} if entry.reason else None)
+        text = entry.summary if isinstance(entry.summary, str) else ""
+        scribe.message(id=entry.id, role="user", text=text, kind="summary")
+    elif kind == "shell":
+        scribe.shell(entry.id, entry.command or "", entry.output or "")
+    elif kind == "system":
+        scribe.message(id=entry.id, role="system", text=entry.text or "")
+    elif kind == "model-switched" and entry.modelID:
+        scribe.note("model", entry.modelID, on="following")
+    else:
+        scribe.mark(kind)
+
+
 def state_call(part: Part, message: str, scribe: Scribe) -> None:
     state = part.state or State()
     arguments = bytes(state.input).decode("utf-8", "replace")
@@ -271,20 +287,19 @@ def state_call(part: Part, message: str, scribe: Scribe) -> None:
     unknown = False
     if name == "invalid":
         # A tool that does not exist: {"tool":"invalid","input":{"tool":"foo"}}.
-        asked = field_of(_value(state.input), "tool")
+        asked = field_of(value_of(state.input), "tool")
         unknown = isinstance(asked, str)
         name = asked if unknown else name
     call = part.callID or part.id
-    told_at, took = scribe.time, state.time or Time()
-    scribe.time = parse_time(took.start) or told_at
+    took = state.time or Time()
     scribe.call(
         id=call,
         message=message,
         name=name,
         arguments=arguments if arguments != "null" else "",
         files=touched(_TOUCHES, name, arguments, "filePath"),
+        time=parse_time(took.start) or scribe.time,
     )
-    scribe.time = told_at
     metadata = _metadata(state.metadata)
     child = metadata.get("sessionId") or metadata.get("sessionID")
     if isinstance(child, str):
@@ -299,7 +314,6 @@ def state_call(part: Part, message: str, scribe: Scribe) -> None:
     details = {key: value for key, value in metadata.items() if value is not None and value != text}
     if took.compacted:  # later calls of the model were given less; the text is still here
         details["pruned"] = True
-    scribe.time = parse_time(took.end) or told_at
     scribe.returned(
         call=call,
         name=name,
@@ -307,31 +321,41 @@ def state_call(part: Part, message: str, scribe: Scribe) -> None:
         failed=failed,
         status="denied" if error.startswith(_DENIED) else "",
         details=details or None,
+        time=parse_time(took.end) or scribe.time,
     )
-    scribe.time = told_at
 
 
 def _metadata(raw: Raw) -> dict[str, Any]:
     """What a tool tells of its run beside the output."""
     try:
-        fields = _decode_fields(raw or b"null")
+        fields = _decode_fields(raw or b"null") or {}
     except UNREADABLE:  # no object
         return {}
     return {
-        name: _value(value)
-        for name, value in (fields or {}).items()
-        if name != "output" and name != "preview"
+        name: value_of(value) for name, value in fields.items() if name not in ("output", "preview")
     }
 
 
-def _value(raw: Raw) -> Any:
+def value_of(text: Any) -> Any:
+    """A JSON column or field, mended where it is odd; nothing where it cannot be read."""
+    data = text.encode() if isinstance(text, str) else bytes(text or b"")
     try:
-        return _decode(raw)
+        return _decode(data)
     except UNREADABLE:
-        return next(iter(read_json(bytes(raw)).values), None)
+        return next(iter(read_json(data, recover=True).values), None)
 
 
-def _is_typed(part: Part) -> bool:
+def typed(shape: Shape[StructType], text: Any) -> StructType:
+    """A JSON column or file in its struct: straight, or field by field where it is odd."""
+    if isinstance(text, str | bytes) and len(text) < LONGEST_BYTES // 4:
+        try:
+            return shape.decode(text)
+        except UNREADABLE:
+            pass
+    return shape.convert(value_of(text))
+
+
+def is_typed(part: Part) -> bool:
     return part.type == "text" and not part.synthetic and not part.ignored and bool(part.text)
 
 
