@@ -135,7 +135,7 @@ def _read_screen(
         if request is None:
             tally.noise += 1
             continue
-        entry = _name(row)
+        entry = f"request-{row.ts}"
         scribe = Scribe(key, origin.path, offset, time=parse_time(row.ts), entry=entry)
         scribe.usage(
             on="request",
@@ -238,23 +238,21 @@ def _read_words(
         rest = _ADDED.sub("", text).strip()
         # [ERROR] You did not use a tool …, [TASK RESUMPTION] …: the program speaks.
         words = "" if rest.startswith("[") else rest
-    folder = _FOLDER.search(added)
-    if folder:
+    if folder := _FOLDER.search(added):
         scribe.note("workspace.path", folder[1])
     mode = _MODE.search(added)
-    if words or images:
-        scribe.message(
-            id=scribe.entry,
-            role="user",
-            text=text,
-            typed=words or None,
-            mode=mode[1].lower() if mode else "",
-            attachments=images,
-        )
-        if words:
-            scribe.note("title", title_of(words), Rank.GUESS)
-    else:
-        scribe.message(id=scribe.entry, role="user", text=text, kind="injected")
+    is_said = bool(words or images)
+    scribe.message(
+        id=scribe.entry,
+        role="user",
+        text=text,
+        kind="" if is_said else "injected",
+        typed=words or None,
+        mode=mode[1].lower() if mode and is_said else "",
+        attachments=images,
+    )
+    if words:
+        scribe.note("title", title_of(words), Rank.GUESS)
 
 
 def _request_of(row: Row) -> Request | None:
@@ -264,10 +262,6 @@ def _request_of(row: Row) -> Request | None:
     value = next(iter(read_json((row.text or "").encode()).values), None)
     request = _REQUEST.convert(value if isinstance(value, dict) else {})
     return request if request != Request() else None
-
-
-def _name(row: Row) -> str:
-    return f"request-{row.ts}"
 
 
 def _requests_beside(path: Path) -> dict[int, str]:
@@ -285,5 +279,5 @@ def _requests_beside(path: Path) -> dict[int, str]:
         for item in value if isinstance(value, list) else [value]:
             row = _ROW.convert(item)
             if row.conversationHistoryIndex is not None and _request_of(row) is not None:
-                requests[row.conversationHistoryIndex + 2] = _name(row)
+                requests[row.conversationHistoryIndex + 2] = f"request-{row.ts}"
     return requests

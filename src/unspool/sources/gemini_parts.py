@@ -21,10 +21,7 @@ def parts_of(content: Any) -> list[dict[str, Any]]:
 
 def text_of(content: Any) -> str:
     """The words, without the reasoning."""
-    if isinstance(content, str):
-        return content
-    texts = (part.get("text") for part in parts_of(content) if not part.get("thought"))
-    return "\n".join(text for text in texts if isinstance(text, str))
+    return said_in(content)[0]
 
 
 def said_in(content: Any) -> tuple[str, str, list[dict[str, Any]]]:
@@ -49,11 +46,6 @@ _FILES = "\n--- Content from referenced files ---"
 def typed_of(text: str) -> str:
     """What was typed of a prompt, without the files that it names (`@picture.png`)."""
     return text.partition(_FILES)[0].rstrip() if _FILES in text else text
-
-
-def calls_of(content: Any) -> list[dict[str, Any]]:
-    calls = (part.get("functionCall") for part in parts_of(content))
-    return [call for call in calls if isinstance(call, dict)]
 
 
 def responses_of(content: Any) -> list[dict[str, Any]]:

@@ -46,11 +46,10 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     head = read_head(origin.path)
-    if is_chat(head):
-        return read_chat(origin, tally, recover)
-    if is_stream(head.objects):
+    is_other = not is_chat(head)
+    if is_other and is_stream(head.objects):
         return read_stream(origin, tally, recover)
-    if is_log(head, DIALECT):
+    if is_other and is_log(head, DIALECT):
         return read_payloads(origin, tally, recover, DIALECT)
     return read_chat(origin, tally, recover)
 

@@ -26,9 +26,9 @@ from unspool.io.times import parse_time
 from unspool.sources.gemini_parts import (
     answer_of,
     arguments_of,
-    calls_of,
     images_of,
     responses_of,
+    said_in,
     text_of,
     typed_of,
 )
@@ -99,6 +99,7 @@ class Entry(msgspec.Struct, gc=False):
 
 
 _ENTRY = Shape(Entry)
+_CALL = Shape(Call)
 
 
 def _is_beside(name: str, parts: tuple[str, ...]) -> bool:
@@ -154,27 +155,19 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     yield from chat.facts()
 
 
-class _Message:
-    """All that any line said of a message."""
-
-    def __init__(self, entry: Entry, offset: int, after: str) -> None:
-        self.entry = entry
-        self.offset = offset
-        self.after = after
-
-    def merge(self, entry: Entry) -> None:
-        whole = self.entry
-        for name in ("displayContent", "thoughts", "tokens", "model"):
-            setattr(whole, name, getattr(entry, name) or getattr(whole, name))
-        if isinstance(entry.content, str) or not whole.content:
-            whole.content = entry.content or whole.content
-        calls = {call.id: call for call in whole.toolCalls or ()}
-        for call in entry.toolCalls or ():
-            before = calls.get(call.id)
-            if before is not None and (not call.result or _MASKED in str(call.result)):
-                call.result = before.result or call.result  # masked later: the first holds it all
-            calls[call.id] = call
-        whole.toolCalls = list(calls.values()) or None
+def _merge(whole: Entry, entry: Entry) -> None:
+    """What another line says of the same message."""
+    for name in ("displayContent", "thoughts", "tokens", "model"):
+        setattr(whole, name, getattr(entry, name) or getattr(whole, name))
+    if isinstance(entry.content, str) or not whole.content:
+        whole.content = entry.content or whole.content
+    calls = {call.id: call for call in whole.toolCalls or ()}
+    for call in entry.toolCalls or ():
+        before = calls.get(call.id)
+        if before is not None and (not call.result or _MASKED in str(call.result)):
+            call.result = before.result or call.result  # masked later: the first holds it all
+        calls[call.id] = call
+    whole.toolCalls = list(calls.values()) or None
 
 
 class _Chat:
@@ -183,7 +176,10 @@ class _Chat:
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
         self.header = Entry()
-        self.messages: dict[str, _Message] = {}
+        self.messages: dict[str, Entry] = {}
+        """All that any line said of each message."""
+        self.places: dict[str, tuple[int, str]] = {}
+        """Message → its offset, and the message that it follows."""
         self.chain: dict[str, None] = {}
         """The ids of the messages that count, in order."""
         self.results: dict[str, tuple[str, Any]] = {}
@@ -225,14 +221,12 @@ class _Chat:
                 )
             self.noise += 1
             return
-        message = self.messages.get(ident)
-        if message is not None:
-            message.merge(entry)
+        if ident in self.messages:
+            _merge(self.messages[ident], entry)
             self.noise += 1
-            if ident in self.chain:
-                return
         else:
-            self.messages[ident] = _Message(entry, offset, next(reversed(self.chain), ROOT))
+            self.messages[ident] = entry
+            self.places[ident] = (offset, next(reversed(self.chain), ROOT))
         self.chain[ident] = None
 
     def _replace(self, offset: int, messages: list[Entry]) -> None:
@@ -244,50 +238,39 @@ class _Chat:
             message = self.messages.get(entry.id or "")
             if message is None:
                 self._add(offset + number, entry)  # each its own place, in order, within the line
-            elif entry.type == message.entry.type:  # results repeat the id of the answer
-                message.merge(entry)
+            elif entry.type == message.type:  # results repeat the id of the answer
+                _merge(message, entry)
 
     # what it states
 
     def facts(self) -> Iterator[AnyFact]:
-        path = Path(self.origin.path)
-        session = self.header.sessionId or path.name.split(".")[0]
+        path, header = Path(self.origin.path), self.header
+        session = header.sessionId or path.name.split(".")[0]
         key = (NAME, session)
-        header = self.header
         scribe = Scribe(key, self.origin.path, -1, time=parse_time(header.startTime))
-        scribe.note("agent", "Gemini CLI")
-        project = path.parent.parent if header.kind != "subagent" else path.parent.parent.parent
-        root = _read_text(project / ".project_root")
+        is_child = header.kind == "subagent"  # chats/<session of the parent>/<id>.jsonl
+        root = _read_text(path.parents[2 if is_child else 1] / ".project_root")
         folder = (header.directories or [root])[0] or root
-        if folder:
-            scribe.note("workspace.path", folder)
-        if header.summary and header.kind != "subagent":
-            scribe.note("title", title_of(header.summary), Rank.EXTRACT)
-        if header.kind == "subagent":
-            # chats/<session of the parent>/<id>.jsonl
+        scribe.notes({"agent": "Gemini CLI", "workspace.path": folder})
+        if is_child:
             scribe.parent(path.parent.name)
+        elif header.summary:
+            scribe.note("title", title_of(header.summary), Rank.EXTRACT)
         yield from scribe.facts
         outputs = path.parent.parent / "tool-outputs" / f"session-{session}"
         if outputs.is_dir():
             self.outputs = {file.stem: file for file in outputs.iterdir() if file.suffix == ".txt"}
-        for message in self.messages.values():
-            entry = message.entry
-            scribe = Scribe(
-                key,
-                self.origin.path,
-                message.offset,
-                time=parse_time(entry.timestamp),
-                entry=entry.id or "",
-                after=message.after,
-            )
-            self._state(message, scribe)
+        for ident, entry in self.messages.items():
+            offset, after = self.places[ident]
+            time = parse_time(entry.timestamp)
+            scribe = Scribe(key, self.origin.path, offset, time=time, entry=ident, after=after)
+            self._state(entry, scribe)
             self.compressed = text_of(entry.content).startswith(_SNAPSHOT)
             yield from scribe.facts
 
-    def _state(self, message: _Message, scribe: Scribe) -> None:
-        entry = message.entry
+    def _state(self, entry: Entry, scribe: Scribe) -> None:
         if entry.type == "gemini":
-            self._state_answer(message, scribe)
+            self._state_answer(entry, scribe)
             return
         text, shown = text_of(entry.content), text_of(entry.displayContent)
         if entry.type == "user":
@@ -314,8 +297,8 @@ class _Chat:
         else:
             scribe.mark(entry.type or "entry", {"text": text})
 
-    def _state_answer(self, message: _Message, scribe: Scribe) -> None:
-        entry = message.entry
+    def _state_answer(self, entry: Entry, scribe: Scribe) -> None:
+        text, _, asked = said_in(entry.content)
         thoughts = [
             "\n".join(filter(None, (thought.subject, thought.description)))
             for thought in entry.thoughts or ()
@@ -324,16 +307,13 @@ class _Chat:
         scribe.message(
             id=scribe.entry,
             role="assistant",
-            text=text_of(entry.content),
+            text=text,
             thinking="\n\n".join(thoughts),
             model=entry.model or "",
             kind="injected" if self.compressed and entry.tokens is None else "",
         )
         # Calls of a message whose own record is lost: a resume repeats them as parts.
-        for call in entry.toolCalls or [
-            Call(str(call.get("id") or ""), str(call.get("name") or ""), call.get("args"))
-            for call in calls_of(entry.content)
-        ]:
+        for call in entry.toolCalls or map(_CALL.convert, asked):
             scribe.call(
                 id=call.id,
                 message=scribe.entry,
@@ -351,10 +331,10 @@ class _Chat:
             given = own[0] if own else response
             if given is None and call.status not in ("success", "error", "cancelled"):
                 continue
-            text, refused = answer_of(given)
+            output, refused = answer_of(given)
             failed = refused or call.status == "error"
             details: dict[str, Any] = {}
-            if call.resultDisplay not in (None, "", text):
+            if call.resultDisplay not in (None, "", output):
                 details["display"] = call.resultDisplay
             file = self.outputs.get(call.id.rpartition("/")[2])
             whole = _read_text(file) if file is not None else ""
@@ -363,7 +343,7 @@ class _Chat:
             scribe.returned(
                 call=call.id,
                 name=call.name,
-                text=text,
+                text=output,
                 failed=failed,
                 status=_STATUS.get(call.status, ""),
                 details=details or None,

@@ -106,22 +106,18 @@ class _Stream(streams.Stream[Event]):
         elif event.type == "error":
             scribe.message(role="assistant", text=event.message, kind="error", rank=Rank.STANDIN)
         elif event.type == "result":
-            _tell_end(event, self.model, scribe)
+            stats = event.stats or Stats()
+            total, prompt = stats.total_tokens, stats.input_tokens
+            scribe.usage(
+                on="segment",
+                subject=scribe.entry,
+                model=self.model,
+                prompt=prompt,
+                completion=total - prompt if total and prompt else stats.output_tokens,
+                cached=stats.cached,
+                rank=Rank.STANDIN,
+            )
+            scribe.mark("end", {"status": event.status}, rank=Rank.STANDIN)
         else:
             return None
         return not scribe.facts
-
-
-def _tell_end(event: Event, model: str, scribe: Scribe) -> None:
-    stats = event.stats or Stats()
-    total, prompt = stats.total_tokens, stats.input_tokens
-    scribe.usage(
-        on="segment",
-        subject=scribe.entry,
-        model=model,
-        prompt=prompt,
-        completion=total - prompt if total and prompt else stats.output_tokens,
-        cached=stats.cached,
-        rank=Rank.STANDIN,
-    )
-    scribe.mark("end", {"status": event.status}, rank=Rank.STANDIN)
