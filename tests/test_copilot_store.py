@@ -174,6 +174,35 @@ def write_log(folder: Path, events: list[tuple[str, str, dict[str, Any]]]) -> No
     log.write_text("\n".join(lines) + "\n")
 
 
+def test_the_last_words_of_a_sub_agent_are_no_answer(tmp_path: Path) -> None:
+    """The store takes them for one where the turn ended without any."""
+    found = "The cart is tested in tests/test_cart.py."
+    store = make_store(tmp_path / "session-store.db", 2)
+    store.execute("UPDATE turns SET assistant_response = ? WHERE turn_index = 0", (found,))
+    store.commit()
+    store.close()
+    calls = [{"toolCallId": "t1", "name": "task", "arguments": {"prompt": "Look."}}]
+    answer = {"messageId": "a", "content": "", "toolRequests": calls}
+    result = {"content": f"Agent completed. status: completed\n\n{found}"}
+    write_log(
+        tmp_path,
+        [
+            ("session.start", "10:00:00", {"sessionId": SESSION}),
+            ("user.message", "10:00:01", {"content": "Build the cart"}),
+            ("assistant.message", "10:00:02", answer),
+            ("tool.execution_complete", "10:00:03", {"toolCallId": "t1", "result": result}),
+            ("abort", "10:00:04", {"reason": "user initiated"}),
+            ("user.message", "10:02:01", {"content": "Test it"}),
+        ],
+    )
+    made = only(tmp_path)
+    assert [m.content for m in made.messages if m.role != "tool"] == [
+        "Build the cart",
+        "",
+        "Test it",
+    ]
+
+
 def test_calls_of_the_store_count_for_the_run_that_crashed(tmp_path: Path) -> None:
     store = make_store(tmp_path / "session-store.db", 5)
     calls = ((1, "10:00:04", 500, 20), (2, "10:02:02", 900, 30))

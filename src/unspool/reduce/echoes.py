@@ -85,6 +85,8 @@ NEAR = 60 * 1_000_000
 """Two channels tell of one moment within a minute, if they have the same clock."""
 MOST_ALIKE = 100
 """So many are compared by their time: nobody says the same words that often within a minute."""
+LEAST_CHARS = 20
+"""A shorter text is held by too many others to prove anything."""
 
 
 def words(parts: list[MessageSeen]) -> str:
@@ -182,12 +184,15 @@ class _Heard:
         text = words([fact for _, fact in group])
         answers = group[0][1].role == "assistant"
         target = self._find(ident, group, text)
+        if target is None and self._last is not None and answers:
+            target = _held(text, self._last, self._drafts)
         self._last = target if target is not None else self._last
         if target is None and self._channel[0] >= INDEX and self._last is not None:
             turn = _turn(self._last, self._drafts)
-            if answers and _is_answered(turn):
+            if answers and (_is_answered(turn) or _is_returned(text, turn, self._assembly)):
                 # The index has one answer per question: this question has its answer already, so
-                # these are the known answer cut off (cases/copilot_cli/store_and_log).
+                # these are a sub-agent's words, or the known answer cut off
+                # (cases/copilot_cli/store_and_log).
                 return
             self._last = None  # the log does not hold this question: what follows is new, too
         if target is None:
@@ -360,7 +365,33 @@ def _is_answered(turn: list["Draft"]) -> bool:
     return any(d.role == "assistant" and joined_text(d.parts).strip() for d in turn)
 
 
+def _is_returned(text: str, turn: list["Draft"], assembly: "Assembly") -> bool:
+    """Whether a call of the turn came back with the words: they are a sub-agent's."""
+    if len(text) < LEAST_CHARS:
+        return False
+    asking = {draft.id for draft in turn}
+    return any(
+        text in (result.text or "")
+        for call in assembly.calls.values()
+        if any(assembly.aliases.get(fact.message, fact.message) in asking for fact in call.seen)
+        for result in call.results
+    )
+
+
 def _is_native(part: MessageSeen, parts: list[MessageSeen]) -> bool:
     """Whether the format gave the message its id: where it has none, a source names it after a record
     (`id="transcript:…", entry="transcript:…"`), and two stores name one message differently."""
     return bool(part.id) and all(part.id != other.entry for other in parts)
+
+
+def _held(text: str, after: "Draft", drafts: list["Draft"]) -> "Draft | None":
+    """An answer in the turn of the last match that holds the text, or is held by it."""
+    if len(text) < LEAST_CHARS:
+        return None
+    for draft in _turn(after, drafts):
+        said = joined_text(draft.parts).strip()
+        if draft.role == "assistant" and (
+            text in said or (len(said) >= LEAST_CHARS and said in text)
+        ):
+            return draft
+    return None
