@@ -26,10 +26,8 @@ _NOISE = frozenset(("turn.started", "item.started", "item.updated"))
 
 
 class Item(msgspec.Struct, gc=False):
-    id: str = ""
     type: str = ""
     text: str = ""
-    message: str = ""
     command: str = ""
     aggregated_output: str | None = None
     exit_code: int | None = None
@@ -40,7 +38,6 @@ class Item(msgspec.Struct, gc=False):
     result: Any = None
     query: str = ""
     prompt: str | None = None
-    receiver_thread_ids: list[str] | None = None
 
 
 class Event(streams.Event, gc=False):
@@ -76,15 +73,15 @@ class _Stream(streams.Stream[Event]):
         item = event.item
         if event.type == "thread.started":
             scribe.note("agent", "Codex", Rank.ECHO)
-        elif event.type == "item.completed" and item is not None and item.type == "reasoning":
-            self.thought = "\n\n".join(filter(None, (self.thought, item.text)))
-        elif event.type == "item.completed" and item is not None and item.type == "agent_message":
-            scribe.message(role="assistant", text=item.text, thinking=self.thought, rank=Rank.ECHO)
-            self.thought = ""
         elif event.type == "item.completed" and item is not None:
-            if self.thought:
-                scribe.message(id=self.shown, role="assistant", thinking=self.thought)
-                self.thought = ""
+            if item.type == "reasoning":
+                self.thought = "\n\n".join(filter(None, (self.thought, item.text)))
+                return 1
+            thought, self.thought = self.thought, ""
+            if item.type == "agent_message":
+                scribe.message(role="assistant", text=item.text, thinking=thought, rank=Rank.ECHO)
+            elif thought:
+                scribe.message(id=self.shown, role="assistant", thinking=thought)
             _tell_item(item, self.shown, scribe)
         elif event.type == "turn.completed" and event.usage is not None:
             event.usage.report(scribe, "", "conversation", "")
@@ -111,7 +108,7 @@ def _tell_item(item: Item, ident: str, scribe: Scribe) -> None:
         name, given, text = "web_search", {"query": item.query}, None
     elif item.type == "collab_tool_call":
         name, given, text = item.tool, {"prompt": item.prompt}, None
-    else:  # warnings, to-do lists
+    else:  # words, warnings, to-do lists
         return
     files = [
         {"path": change["path"], "operation": _TOUCHES.get(str(change.get("kind")), "edit")}

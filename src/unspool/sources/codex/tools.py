@@ -34,18 +34,12 @@ _FAILED = ("Script failed", "unsupported call")
 _CHANGES = {"add": "create", "update": "edit", "delete": "delete"}
 
 
-class Pending:
+class Pending(msgspec.Struct):
     """A call that waits for its output, and what ran meanwhile."""
 
-    __slots__ = ("commands", "files", "written")
-
-    def __init__(self, written: str) -> None:
-        self.written = written
-        self.commands: list[dict[str, Any]] = []
-        self.files: list[dict[str, Any]] = []
-
-
-_NOTHING_RAN = Pending("")
+    written: str = ""
+    commands: list[dict[str, Any]] = []
+    files: list[dict[str, Any]] = []
 
 
 class Tools:
@@ -68,7 +62,7 @@ class Tools:
 
     def state_output(self, payload: Payload, scribe: Scribe) -> None:
         call = payload.call_id or ""
-        pending = self._pending.pop(call, _NOTHING_RAN)
+        pending = self._pending.pop(call, None) or Pending()
         output = payload.output
         if isinstance(output, dict):  # an older shape: {"content": "…", "success": true}
             content = output.get("content")

@@ -9,11 +9,11 @@ doing: all that stands between an `invoke_agent` and its end is passed over.
 
 import hashlib
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
 from unspool.facts import Rank
+from unspool.io.values import dict_of, str_of
 from unspool.sources import hook_payloads
 from unspool.sources.hook_payloads import Dialect, Payload
 from unspool.sources.scribe import Scribe
@@ -31,29 +31,28 @@ def _is_own(payload: Payload) -> bool:
 
 
 def _answered(payload: Payload, scribe: Scribe) -> None:
-    request, response = payload.get("llm_request"), payload.get("llm_response")
-    if not isinstance(request, dict) or not isinstance(response, dict):
-        return
-    ident = payload["answer"]
-    text, model = response.get("text"), str(request.get("model") or "")
-    if isinstance(text, str) and text:
+    request, response = dict_of(payload.get("llm_request")), dict_of(payload.get("llm_response"))
+    ident, model, text = (
+        payload["answer"],
+        str_of(request.get("model")),
+        str_of(response.get("text")),
+    )
+    if text:
         entry = f"{ident}:{payload.get('timestamp')}:{text[:20]}"
         scribe.message(id=ident, role="assistant", text=text, model=model, piece=True, entry=entry)
-    usage: Any = response.get("usageMetadata")
-    if isinstance(usage, dict) and isinstance(usage.get("candidatesTokenCount"), int):
-        prompt, total = usage.get("promptTokenCount"), usage.get("totalTokenCount")
-        completion = usage["candidatesTokenCount"]
-        if isinstance(prompt, int) and isinstance(total, int):
-            completion = total - prompt  # with the thoughts
-        if not text:
-            scribe.message(id=ident, role="assistant", model=model)
-        scribe.usage(
-            subject=ident,
-            model=model,
-            prompt=prompt if isinstance(prompt, int) else None,
-            completion=completion,
-            rank=Rank.STANDIN,
-        )
+    usage = dict_of(response.get("usageMetadata"))
+    names = ("promptTokenCount", "candidatesTokenCount", "totalTokenCount")
+    counts = [usage.get(name) for name in names]
+    prompt, completion, total = (n if isinstance(n, int) else None for n in counts)
+    if completion is None:
+        return
+    if prompt is not None and total is not None:
+        completion = total - prompt  # with the thoughts
+    if not text:
+        scribe.message(id=ident, role="assistant", model=model)
+    scribe.usage(
+        subject=ident, model=model, prompt=prompt, completion=completion, rank=Rank.STANDIN
+    )
 
 
 def _follow() -> Callable[[Payload], bool]:

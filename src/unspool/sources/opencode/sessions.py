@@ -26,9 +26,9 @@ _TOUCHES = {"read": "read", "write": "create", "edit": "edit", "patch": "edit"}
 _FORK = re.compile(r"\(fork #\d+\)$")
 _DENIED = ("The user rejected permission", "The user has specified a rule which prevents")
 _STEPS = frozenset((
-    "step-start", "step-finish", "snapshot", "retry", "agent", "file", "subtask",
+    "text", "reasoning", "step-start", "step-finish", "snapshot", "retry", "agent", "file", "subtask",
 ))  # fmt: skip
-"""Parts that repeat what the message says, or say nothing of it."""
+"""Parts that are what the message says, repeat it, or say nothing of it."""
 FILES, DATABASE = 0, 1
 """Editions: OpenCode went over from files to a database, and left the files where they were."""
 
@@ -208,16 +208,10 @@ class Teller:
             scribe.note("title", title_of(_unquoted(text)), Rank.GUESS)
 
     def _state_answer(self, message: Message, parts: list[Part], scribe: Scribe) -> None:
-        words: list[str] = []
-        thoughts: list[str] = []
-        others: list[Part] = []
-        for part in parts:
-            if part.type == "text" or part.type == "reasoning":
-                if part.text:
-                    (words if part.type == "text" else thoughts).append(part.text)
-            else:
-                others.append(part)
-        text, thinking = "\n\n".join(words), "\n\n".join(thoughts)
+        text, thinking = (
+            "\n\n".join(part.text for part in parts if part.type == kind and part.text)
+            for kind in ("text", "reasoning")
+        )
         ended = message.time is not None and message.time.completed is not None
         summary = message.summary is True or (self.compacting and message.mode == "compaction")
         if summary:
@@ -225,7 +219,7 @@ class Teller:
             scribe.message(id=message.id, role="user", text=text, kind="summary")
         else:
             error = _error_text(message.error)
-            bare = bool(error) and not text and not any(p.type == "tool" for p in others)
+            bare = bool(error) and not text and not any(part.type == "tool" for part in parts)
             scribe.message(
                 id=message.id,
                 role="assistant",
@@ -239,7 +233,7 @@ class Teller:
                 edition=self.edition,
                 extra={"error": error} if error and not bare else None,
             )
-            for part in others:
+            for part in parts:
                 if part.type == "tool":
                     state_call(part, message.id, scribe)
                 elif part.type == "patch":
