@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from unspool.facts import ROOT, AnyFact, Attachment, Problem, Rank
+from unspool.facts import ROOT, AnyFact, Attachment, Key, Problem, Rank
 from unspool.io.door import iter_json_lines, read_json
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.structs import Shape
@@ -115,16 +115,12 @@ def session_of(path: str) -> str | None:
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
+    is_screen = Head(origin.path, b"", True).name == _SCREEN
     key = (NAME, session_of(origin.path) or "")
-    if Head(origin.path, b"", True).name == _SCREEN:
-        yield from _read_screen(origin, tally, key, recover)
-    else:
-        yield from _read_history(origin, tally, key, recover)
+    return (_read_screen if is_screen else _read_history)(origin, tally, key, recover)
 
 
-def _read_screen(
-    origin: Origin, tally: Tally, key: tuple[str, str], recover: bool
-) -> Iterator[AnyFact]:
+def _read_screen(origin: Origin, tally: Tally, key: Key, recover: bool) -> Iterator[AnyFact]:
     """Of the screen only the tokens and cost of requests: its words are those of the history."""
     for line in iter_json_lines(origin, _ROW, tally, recover):
         if isinstance(line, Problem):
@@ -149,9 +145,7 @@ def _read_screen(
         yield from scribe.facts
 
 
-def _read_history(
-    origin: Origin, tally: Tally, key: tuple[str, str], recover: bool
-) -> Iterator[AnyFact]:
+def _read_history(origin: Origin, tally: Tally, key: Key, recover: bool) -> Iterator[AnyFact]:
     path = Path(origin.path)
     requests = _requests_beside(path)
     after = ROOT

@@ -94,9 +94,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
             yield from traces.tell(item, tally)
 
 
-def _values(
-    origin: Origin, tally: Tally, recover: bool
-) -> Iterator[dict[str, Any] | Problem]:  # fmt: skip
+def _values(origin: Origin, tally: Tally, recover: bool) -> Iterator[dict[str, Any] | Problem]:
     """The file's envelopes as JSON values. Without the package for protobuf a binary file that merely
     lies in a folder is a problem, and one that was asked for is an error."""
     if _is_protobuf(read_head(origin.path).data):

@@ -275,9 +275,7 @@ class Traces:
         elif usage and scribe.key[0] not in _LOGGED:
             scribe.usage(on="call", subject=scribe.entry, model=_model(item), **usage)
 
-    def _tell_exchange(
-        self, item: Item, scribe: Scribe, history: History, linear: bool
-    ) -> str:  # fmt: skip
+    def _tell_exchange(self, item: Item, scribe: Scribe, history: History, linear: bool) -> str:
         """The messages that are new, and the answer; the answer's id. `linear`: they echo what other
         records tell, and only their order counts."""
         key = scribe.key
