@@ -47,6 +47,8 @@ class Record(msgspec.Struct, eq=False, gc=False):
     """Whether it was taken out of the conversation again."""
     noted: bool = False
     """Whether it holds notes."""
+    returns_to: str = ""
+    """Of a rewind: the record that the conversation goes on from."""
     others: tuple[str, ...] = ()
     """The other origins that hold it too."""
 
@@ -71,6 +73,8 @@ class Record(msgspec.Struct, eq=False, gc=False):
                 self.side = True
         elif type(fact) is Noted:
             self.noted = True
+        elif type(fact) is Marked and fact.kind == "rewind":
+            self.returns_to = fact.subject
 
     @property
     def edition(self) -> int:

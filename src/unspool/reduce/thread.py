@@ -46,7 +46,7 @@ def find_thread(records: list[Record]) -> Thread:
     if not nodes:
         return split_forks(records)
     parents = find_parents(nodes)
-    chain = _chains(nodes, parents)
+    chain = _chains(records, nodes, parents)
     kept = _recover(nodes, chain)
     branches = _branches(nodes, parents, kept)
     abandoned = {record.entry for _, branch in branches for record in branch}
@@ -129,7 +129,9 @@ def tree_tops(parents: dict[str, str | None]) -> dict[str, str]:
     return tops
 
 
-def _chains(nodes: dict[str, Record], parents: dict[str, str | None]) -> dict[str, int]:
+def _chains(
+    records: list[Record], nodes: dict[str, Record], parents: dict[str, str | None]
+) -> dict[str, int]:
     """Entries on the chain → rank in it, segment after segment."""
     # Where every request was taken out again, the chat is told as it was: else nothing is left of it
     # (cases/vscode_chat/two_folders).
@@ -137,8 +139,12 @@ def _chains(nodes: dict[str, Record], parents: dict[str, str | None]) -> dict[st
     tops = tree_tops(parents)
     leaves: dict[str, str | None] = {entry: None for entry in nodes if tops[entry] == entry}
     """Root → the last leaf above it."""
-    for entry, record in nodes.items():
-        if record.telling and not record.side and (emptied or not record.withdrawn):
+    for record in records:
+        entry = record.entry
+        if record.returns_to in nodes:
+            # Also where nobody has gone on from there yet (cases/codex/rolled_back_last).
+            leaves[tops[record.returns_to]] = record.returns_to
+        elif entry in nodes and _is_turn(record) and (emptied or not record.withdrawn):
             leaves[tops[entry]] = entry
     ranks: dict[str, int] = {}
     for leaf in leaves.values():

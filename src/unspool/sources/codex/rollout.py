@@ -344,7 +344,7 @@ class _Rollout:
             if back:
                 self.previous = self.turns[-back]
                 del self.turns[-back:]
-            scribe.mark("rewind", {"turns": payload.num_turns})
+            scribe.mark("rewind", {"turns": payload.num_turns}, subject=self.previous)
         elif kind == "patch_apply_end":
             if payload.call_id and payload.success is not None and not self.reviewing:
                 failed = not payload.success

@@ -290,10 +290,14 @@ class _Chat:
                 text=text,
                 typed=typed if is_prompt else None,
                 kind=kind,
+                withdrawn=scribe.entry not in self.chain,
                 attachments=tuple(images_of(entry.content)),
             )
         elif entry.type == "error":
-            scribe.message(id=scribe.entry, role="assistant", text=text, kind="error")
+            gone = scribe.entry not in self.chain
+            scribe.message(
+                id=scribe.entry, role="assistant", text=text, kind="error", withdrawn=gone
+            )
         else:
             scribe.mark(entry.type or "entry", {"text": text})
 
@@ -311,6 +315,7 @@ class _Chat:
             thinking="\n\n".join(thoughts),
             model=entry.model or "",
             kind="injected" if self.compressed and entry.tokens is None else "",
+            withdrawn=scribe.entry not in self.chain,
         )
         # Calls of a message whose own record is lost: a resume repeats them as parts.
         for call in entry.toolCalls or map(_CALL.convert, asked):
