@@ -50,6 +50,15 @@ def test_what_has_no_time_goes_with_what_has() -> None:
     assert linked(first, fork) == [[False, False], [True, True, False]]
 
 
+def test_an_answer_that_was_not_yet_whole_when_a_fork_took_it_is_a_copy() -> None:
+    first = conversation("c1", ("u1", "one"), (ANSWER, "Let me look. Found it."), ("m2", "Done."))
+    fork = conversation("c2", ("u1", "one"), (ANSWER, "Let me look."), ("m2", "Other."))
+    for message in (*first.messages[1:], *fork.messages[1:]):
+        message.role = "assistant"
+    fork.messages[2].timestamp = "2026-03-01T10:00:05.000Z"  # counted ids: another answer
+    assert linked(first, fork) == [[False, False, False], [True, True, False]]
+
+
 def test_programs_that_count_their_messages_copy_nothing() -> None:
     first, second = conversation("c1", ("1", "one")), conversation("c2", ("1", "two"))
     assert linked(first, second) == [[False], [False]]

@@ -58,6 +58,7 @@ def shorter(card: Card, share: float) -> Card:
         card,
         ids=cut(card.ids),
         names=cut(card.names),
+        moments=cut(card.moments),
         requests=cut(card.requests),
         calls=calls,
         spawned={call: child for call, child in card.spawned.items() if call in calls},

@@ -159,6 +159,14 @@ def test_an_echo_that_made_known_calls_is_their_message() -> None:
     assert [c.id for c in alone.messages[1].tool_calls or ()] == ["t"]
 
 
+def test_an_answer_held_by_another_within_its_turn_is_one() -> None:
+    whole = "Here is the long answer, with a heading and all that goes with it."
+    log = Log().user("go").answer("a", whole)
+    other = Log("store").user("go", rank=1)
+    other.add(MessageSeen, role="assistant", text=whole[:40], rank=1)
+    assert [m.content for m in reduced(log, other).messages] == ["go", whole]
+
+
 def test_a_file_that_a_call_touched_is_not_told_again() -> None:
     log = Log().user("go").answer("a").add(ToolCalled, id="t", message="a", name="edit")
     log.add(Marked, kind="file", subject="t", data={"path": "/x", "operation": "edit"})

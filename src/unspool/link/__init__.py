@@ -22,6 +22,7 @@ from unspool.link.claims import find_claims, find_titles
 from unspool.link.copies import (
     Copies,
     child_elsewhere,
+    find_begun,
     find_copies,
     find_replays,
     find_seen_again,
@@ -173,6 +174,7 @@ class _Board:
     def tell_copies(self) -> None:
         for key, (owner, copied) in self.copies.items():
             self.patch(key).copied = b"".join(sorted(copied))
+            self.patch(key).replayed = find_begun(self.by_key[owner], self.by_key[key])
             if self.patch(key).parent is None and self.by_key[key].parent is None:
                 self.patch(key).parent = Link(owner[1], kind="fork")
                 self.patch(owner).children.append(Link(key[1], kind="fork"))

@@ -35,6 +35,8 @@ class Card(msgspec.Struct):
     calls: list[str] = []
     names: bytes = b""
     """Digests of the ids of its answers."""
+    moments: bytes = b""
+    """Of the same answers, digests of id and time; a copy may hold less of an answer."""
     run: str = ""
     """The run of several sub-agents that it says it is one of."""
     runs: dict[str, str] = {}
@@ -124,6 +126,7 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
         spawned={call.id: call.child_id for call in calls if call.child_id},
         calls=[call.id for call in calls],
         names=b"".join([digest(m.id or "") for m in answers]),
+        moments=b"".join([digest(f"{m.id} {m.timestamp or m.content}") for m in answers]),
         run=str(trajectory.metadata.get("run_id") or "") if _is_child(trajectory.parent) else "",
         runs=_said_by("run_id", calls),
         tasks=_said_by("task_id", calls),

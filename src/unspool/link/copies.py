@@ -110,6 +110,13 @@ def child_elsewhere(key: Key, child: str, by_key: Mapping[Key, Card], copies: Co
     return None
 
 
+def find_begun(owner: Card, fork: Card) -> bytes:
+    """The answers that a fork took over, also one that was not yet whole at that moment."""
+    moments = set(iter_digests(owner.moments))
+    answers = zip(iter_digests(fork.moments), iter_digests(fork.names), strict=True)
+    return b"".join(sorted(name for moment, name in answers if moment in moments))
+
+
 def find_replays(by_key: dict[Key, Card]) -> dict[Key, bytes]:
     """Sub-agents that were given the conversation so far → the answers of it that they hold.
 

@@ -278,7 +278,12 @@ def to_usage(report: UsageReported) -> Usage:
 
 def add_usage(trajectory: Trajectory, runs: Runs) -> None:
     """Totals: what was reported for the conversation, and what came behind that, else its runs and
-    what they leave out (cases/copilot_cli/runs_with_accounts)."""
+    what they leave out.
+
+    A report of rank EXTRACT or above may be older than the last answers, or hold sub-agents and calls
+    beside the conversation: where every answer tells its own tokens, their sum is better
+    (cases/copilot_cli/runs_with_accounts).
+    """
     if trajectory.usage is None:
         own = [m.usage for m in trajectory.messages if m.usage is not None and not m.copied]
         silent: list[Usage] = []
@@ -289,6 +294,8 @@ def add_usage(trajectory: Trajectory, runs: Runs) -> None:
         beside = bool(reported or runs.calls or runs.told)
         rest = [usage for _, usage in runs.rest] if beside else []
         trajectory.usage = total_of(
+            [to_usage(r) for r in runs.conversation if r.rank < Rank.EXTRACT],
+            own if runs.conversation and _tells_all(trajectory.messages) else [],
             [*(to_usage(r) for r in runs.conversation), *(runs.later if runs.conversation else ())],
             [*reported, *rest],
             [*own, *silent],
@@ -317,6 +324,14 @@ def _raise_to(echoed: Usage | None, made: Usage, own: list[Usage]) -> None:
         if echoed is not None and any(getattr(usage, name) is None for usage in own):
             known = (getattr(made, name), getattr(echoed, name))
             setattr(made, name, max((k for k in known if k is not None), default=None))
+
+
+def _tells_all(messages: list[Message]) -> bool:
+    """Whether every answer says what went in and what came out."""
+    answers = [m for m in messages if m.role == "assistant" and not m.kind and not m.copied]
+    known = [m.usage for m in answers if m.usage is not None]
+    whole = [u for u in known if u.prompt_tokens is not None and u.completion_tokens is not None]
+    return bool(answers) and len(whole) == len(answers)
 
 
 def total_of(*levels: list[Usage]) -> Usage | None:
