@@ -272,6 +272,18 @@ class TestCopies:
         assert [w for _, w in words(made)] == ["question 1", "answer 1", "question 2", "answer 2"]
         assert made.title == "Later"
 
+    def test_logs_of_two_ages(self, tmp_path: Path) -> None:
+        """The older one still has the requests that were then undone, one after the other."""
+        lines: list[Any] = [{"kind": 0, "v": chat(request(1), request(2), request(3))}]
+        put(tmp_path, "a/chatSessions/s.jsonl", json.dumps(lines[0]) + "\n")
+        lines += [{"kind": 2, "k": ["requests"], "i": left} for left in (2, 1)]
+        lines.append({"kind": 2, "k": ["requests"], "v": [request(4)]})
+        put(tmp_path, "b/chatSessions/s.jsonl", "".join(json.dumps(x) + "\n" for x in lines))
+        made = one(tmp_path)
+        assert [w for _, w in words(made)] == ["question 1", "answer 1", "question 4", "answer 4"]
+        (undone,) = made.branches
+        assert [m.content for m in undone.messages][::2] == ["question 2", "question 3"]
+
     def test_a_vote_is_only_in_the_export(self, tmp_path: Path) -> None:
         bare = request(1, result={"metadata": {"sessionId": "s"}})
         put(tmp_path, "chatSessions/s.jsonl", json.dumps({"kind": 0, "v": chat(bare)}) + "\n")

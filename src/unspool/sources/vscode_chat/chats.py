@@ -96,7 +96,8 @@ class Reading:
         yield from self._problems
 
     def _turns(self) -> list[tuple[Turn, str]]:
-        """Every request with the id that it follows: the current ones form the chain."""
+        """Every request with the id that it follows: the current ones form the chain, and those
+        that were taken out stand behind the one that they followed, before the next."""
         requests: set[str] = set()
         answers: set[str] = set()
         calls: set[str] = set()
@@ -124,12 +125,16 @@ class Reading:
             events = [turn.request.editedFileEvents for turn, _ in turns]
             for (number, path), outcome in edits.outcomes(edited, events).items():
                 turns[number][0].outcomes[path] = outcome
+        behind: dict[str, list[tuple[Turn, str]]] = {}
         for request, follows in self.abandoned:
             if request.requestId and request.requestId not in requests:
                 turn = Turn(request, request.requestId, self.edition, withdrawn=True)
                 turn.tell_apart(answers, calls)
-                turns.append((turn, follows))
-        return turns
+                behind.setdefault(follows, []).append((turn, follows))
+        turns[:0] = behind.pop(ROOT, [])
+        for number, (turn, _) in enumerate(turns, 1):  # also over those that it puts in
+            turns[number:number] = behind.pop(turn.id, [])
+        return turns + [left for group in behind.values() for left in group]
 
     def _vote(self, turn: Turn, offset: int) -> list[AnyFact]:
         """A record of its own: a vote is in the export of a chat, but not in its stored log."""
