@@ -2,6 +2,7 @@
 
 import base64
 import json
+import random
 import sqlite3
 import zipfile
 from pathlib import Path
@@ -246,6 +247,14 @@ class TestArchives:
         assert made.workspace is not None
         assert made.workspace.branch == "main"
         assert made.metadata["repo_end"]["diffs"] == [{"relativePath": "a.py"}]
+
+    def test_chat_behind_a_large_repository(self, tmp_path: Path) -> None:
+        begin = {"localBranch": "main", "diffs": [random.Random(0).randbytes(1 << 18).hex()]}
+        export = {"responderUsername": "x", "requests": [request(1)]}
+        path = self.archive(tmp_path, chat_repo_begin_json=begin, chat_json=export)
+        assert words(one(path)) == [("user", "question 1"), ("assistant", "answer 1")]
+        path.write_bytes(path.read_bytes()[: 1 << 17])
+        assert codes(tmp_path) == ["unreadable"]
 
     def test_of_something_else(self, tmp_path: Path) -> None:
         path = self.archive(tmp_path, other_json={"requests": []})

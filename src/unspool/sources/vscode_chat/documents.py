@@ -156,7 +156,13 @@ def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
 
 
 def is_archive(head: Head) -> bool:
-    return head.data.startswith(_ZIP) and head.name.endswith(".zip") and _CHAT.encode() in head.data
+    if not head.data.startswith(_ZIP) or not head.name.endswith(".zip"):
+        return False
+    try:
+        with zipfile.ZipFile(head.path) as archive:
+            return _CHAT in archive.namelist()
+    except _ZIP_DAMAGE:
+        return any(name.encode() in head.data for name in (_CHAT, *_REPOSITORY.values()))
 
 
 def read_archive(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
