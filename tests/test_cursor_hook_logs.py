@@ -91,3 +91,24 @@ def test_a_local_clock_alone_says_so(tmp_path: Path) -> None:
     text = "".join(f"[2026-01-01 10:00:0{n}] {json.dumps(e)}\n" for n, e in enumerate(EVENTS))
     (tmp_path / "audit.log").write_text(text)
     assert only(tmp_path).metadata["time_zone"] == "unknown"
+
+
+def test_a_log_without_roots_knows_its_project(tmp_path: Path) -> None:
+    """The beta of 2025 names no folder: the project keeps the log, else the files are in it."""
+    base = {"conversation_id": "c", "generation_id": "g"}
+    edits = [{"old_string": "", "new_string": "hot"}]
+    lines: list[dict[str, Any]] = [
+        {**base, "prompt": "hi"},
+        {**base, "file_path": "/w/tea/cup.py", "edits": edits},
+        {**base, "file_path": "/w/tea/src/pot.py", "edits": edits},
+    ]
+    kept, rooted = tmp_path / "project/.cursor", tmp_path / "rooted"
+    for folder in (tmp_path / "any", kept, rooted):
+        folder.mkdir(parents=True)
+        more = {"workspace_roots": ["/w"]} if folder == rooted else {}
+        text = "".join(json.dumps({**line, **more}) + "\n" for line in lines)
+        (folder / "hooks.log").write_text(text)
+    (kept / "hooks.json").write_text("{}")
+    places = [made.workspace for made in map(only, (tmp_path / "any", kept, rooted))]
+    expected = ["/w/tea", str(tmp_path / "project"), "/w"]
+    assert [place and place.path for place in places] == expected

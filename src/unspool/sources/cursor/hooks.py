@@ -9,6 +9,7 @@ echo of the first.
 """
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,7 +18,7 @@ from unspool.facts import NO_ZONE, NOBODY, ZONE, AnyFact, Attachment, Problem, R
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.values import dicts_of, list_of, str_of
 from unspool.sources.cursor.entries import AUTO, Entries, Steps, note_all, request_id
-from unspool.sources.cursor.paths import clean_path
+from unspool.sources.cursor.paths import clean_path, folder_of
 from unspool.sources.cursor.tools import called, edits_of, output_of, touch
 from unspool.sources.hooklogs import head_payloads, iter_payloads
 from unspool.sources.scribe import Scribe, all_input
@@ -93,7 +94,21 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
             said = Said(payload, event, turn, talks.setdefault(ident, Talk()), scribe)
             said.tell_context(is_zoned=logged.moment is None or logged.moment.zoned)
             _READERS[event](said)
+            said.talk.behind = logged.offset + 1
             yield from scribe.facts
+    holder = _holder(Path(origin.path).absolute())
+    for ident, talk in talks.items():
+        # Counts where no payload names the folder: the 2025 beta.
+        if place := holder or folder_of(sorted(talk.paths)):
+            scribe = Scribe(("cursor", ident), origin.path, talk.behind)
+            scribe.note("workspace.path", place, Rank.LAST_RESORT)
+            yield from scribe.facts
+
+
+def _holder(path: Path) -> str:
+    """The project that keeps the log, and the hooks that wrote it, in its `.cursor`."""
+    above = next((parent for parent in path.parents if parent.name == ".cursor"), None)
+    return str(above.parent) if above and (above / "hooks.json").is_file() else ""
 
 
 def _event_of(payload: Payload) -> str:
@@ -115,6 +130,9 @@ class Talk:
         self.models: dict[str, str] = {}
         """Turn → its model: not every event of a turn names it."""
         self.noted: set[tuple[str, str]] = set()
+        self.paths: set[str] = set()
+        """The files that it is about."""
+        self.behind = 0
 
     def close(self) -> None:
         """A turn began or ended."""
@@ -147,6 +165,7 @@ class Said(NamedTuple):
         told = {n: v for n, v in notes.items() if v and (n, v) not in self.talk.noted}
         self.talk.noted.update(told.items())
         note_all(self.scribe, told, RANK)
+        self.talk.paths.add(clean_path(self.text("file_path")))
 
     def text(self, *names: str) -> str:
         values = (self.payload.get(name) for name in names)
@@ -172,6 +191,7 @@ class Said(NamedTuple):
             )
             for item in dicts_of(self.payload.get("attachments"))
         )
+        self.talk.paths.update(item.path for item in attachments)
         self.scribe.message(
             id=self.scribe.entry, role="user", text=self.text("prompt"), request=self.turn,
             mode=self.text("composer_mode"), attachments=attachments,
