@@ -51,7 +51,8 @@ SHAPES = ("jsonl", "parquet")
 LEAST_SPAN_BYTES = 4 << 20
 PORTION_BYTES = 128 << 20
 """What one task reads: what a conversation repeats within it is joined before the shuffle."""
-LEAST_TASKS = 8
+LEAST_TASKS = 4
+"""A task costs every Python worker some milliseconds: a gigabyte is not worth more of them."""
 MOST_PARTITIONS = 10_000
 TABLE_PARTITIONS = 200
 """Spark's own default: how large a table is, nobody knows before it is read."""
