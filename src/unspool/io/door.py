@@ -85,6 +85,7 @@ def iter_json_lines(
     begins: tuple[bytes, ...] = (b'{"', b'{ "', b"["),
     mend: "Callable[[Any], Any] | None" = None,
     noise: bytes | tuple[bytes, ...] | re.Pattern[bytes] = (),
+    whole: bool = False,
     lazy: bool = False,
     shorten: "Callable[[bytes], bytes] | None" = None,
 ) -> Iterator[tuple[int, bytes, StructType] | Problem]:
@@ -93,8 +94,9 @@ def iter_json_lines(
     `begins` is how a record's line begins; any other line goes on from the one before it. A record
     belongs to the byte range that it begins in. `mend` cleans a decoded value, where a source cuts
     texts across fields. A line that begins with `noise` and ends as an object does is not read.
-    `lazy`: what the shape leaves undecoded (`msgspec.Raw`) is not looked at: the shape does that
-    itself, or the caller mends a line that proves bad there. To look costs as much as to decode.
+    `whole`: the shape holds whatever a record has, so that decoding it has met all its bytes. `lazy`:
+    what the shape leaves undecoded (`msgspec.Raw`) is not looked at: the shape does that itself, or the
+    caller mends a line that proves bad there. To look costs as much as to decode.
     `shorten` is given a line with a string that may be too long, before that is cut.
 
     A file of which no line is a record is read whole: an array, or objects over many lines each. The
@@ -113,6 +115,8 @@ def iter_json_lines(
                 data = file.read()
             yield from reader.read_odd(0, data)
             return
+    refuse_line = None if lazy else refuse_depth if whole else refuse_dirt
+    shallow = 2 * DEEPEST if whole else 0  # so short a line cannot be nested too deep
     decode = shape.decode
     is_noise: Callable[[bytes], object] | None = None
     if isinstance(noise, re.Pattern):
@@ -147,8 +151,8 @@ def iter_json_lines(
             yield from reader.tell_flaws(offset, flaws)
         try:
             value = decode(line)
-            if not lazy:
-                refuse_dirt(line)
+            if refuse_line is not None and len(line) > shallow:
+                refuse_line(line)
         except UNREADABLE:
             spoiled = [(offset, line)]
             continue

@@ -175,15 +175,21 @@ def _recover(nodes: dict[str, Record], chain: dict[str, int]) -> dict[str, tuple
     """Off-chain records, the message they are a part of, the rank of the part written before."""
     for entry, record in nodes.items():
         rank = chain.get(entry)
-        names = _messages(record)
         if rank is None:
-            parts += [(record, name, so_far.get(name)) for name in names[:1]]
+            parts += [(record, name, so_far.get(name)) for name in _messages(record)[:1]]
             continue
         # Where the messages that have parts off the chain, and all calls, stand on it.
-        call_at.update((call, rank) for call in _calls(record))
-        for name in wanted.intersection(names):
-            first[name] = min(rank, first.get(name, rank))
-            so_far[name] = rank
+        for fact in record.facts:
+            if type(fact) is MessageSeen:
+                name = fact.id
+            elif type(fact) is ToolCalled:
+                name = fact.message
+                call_at[fact.id] = rank
+            else:
+                continue
+            if name in wanted:
+                first[name] = min(rank, first.get(name, rank))
+                so_far[name] = rank
     number = 0
     for record, name, rank_before in parts:
         if name in first:

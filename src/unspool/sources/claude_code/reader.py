@@ -63,6 +63,8 @@ class Reader:
         self._noted = Notebook()
         self._last_notes: dict[tuple[Key, int], tuple[Any, ...]] = {}
         """By rank: a line may turn out to be told better elsewhere, and its notes go with it."""
+        self._last_usage: tuple[Any, ...] = ()
+        self._last_answer: tuple[Any, ...] = ()
 
     @cached_property
     def _session(self) -> str:
@@ -178,7 +180,7 @@ class Reader:
             side=side,
         )
         if kind == "assistant":
-            read_assistant(line, scribe)
+            read_assistant(line, scribe, self._repeats(line, key))
         elif kind == "user":
             read_user(line, scribe)
         elif kind == "system":
@@ -201,6 +203,21 @@ class Reader:
             if isinstance(session, str) and self._noted.is_new(key, "fork", session):
                 scribe.parent(session, "fork", Rank.ECHO)
         return scribe.facts
+
+    def _repeats(self, line: Line, key: Key) -> bool:
+        """Whether the line says of its message, beside words and calls, what the line before said.
+        Most versions repeat the usage on every line of a message, too: once is enough."""
+        body = line.body
+        if body.usage is not None and body.id:
+            usage = (body.id, body.stop_reason, body.usage)
+            if usage == self._last_usage:
+                body.usage = None
+            else:
+                self._last_usage = usage
+        answer = (key, message_id(line), body.model, line.requestId, body.stop_reason)
+        repeats = answer == self._last_answer
+        self._last_answer = answer
+        return repeats
 
     def _note(self, line: Line, scribe: Scribe) -> None:
         """What the line says of its session, where no line before it did."""

@@ -38,7 +38,8 @@ def message_id(line: Line) -> str:
     return line.body.id or line.requestId or line.uuid or ""
 
 
-def read_assistant(line: Line, scribe: Scribe) -> None:
+def read_assistant(line: Line, scribe: Scribe, repeats: bool = False) -> None:
+    """`repeats`: the line before has said of the message all that this one says beside its calls."""
     body = line.body
     message = message_id(line)
     wrong = bool(line.isApiErrorMessage) or body.model == "<synthetic>"
@@ -64,20 +65,21 @@ def read_assistant(line: Line, scribe: Scribe) -> None:
         extra["encrypted_reasoning"] = encrypted
     if wrong and line.error:
         extra["error"] = parse_raw(line.error)
-    if isinstance(line.effort, str):
+    if isinstance(line.effort, str) and not repeats:
         extra["effort"] = line.effort
-    scribe.message(
-        id=message,
-        role="assistant",
-        text="\n\n".join(texts),
-        thinking="\n\n".join(thoughts),
-        kind="error" if line.isApiErrorMessage else "notification" if wrong else "",
-        model="" if wrong else body.model or "",
-        request=line.requestId or "",
-        stop="" if wrong else body.stop_reason or "",
-        status="interrupted" if line.isAbortedMidStream else "",
-        extra=extra or None,
-    )
+    if not (repeats and calls) or texts or thoughts or extra:
+        scribe.message(
+            id=message,
+            role="assistant",
+            text="\n\n".join(texts),
+            thinking="\n\n".join(thoughts),
+            kind="error" if line.isApiErrorMessage else "notification" if wrong else "",
+            model="" if wrong else body.model or "",
+            request=line.requestId or "",
+            stop="" if wrong else body.stop_reason or "",
+            status="interrupted" if line.isAbortedMidStream else "",
+            extra=extra or None,
+        )
     for block in calls:
         if block.tool_use_id is None:
             name, arguments = block.name or "", bytes(block.input).decode()

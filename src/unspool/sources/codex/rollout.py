@@ -109,7 +109,9 @@ class _Rollout:
         """Prompts and answers as events tell them: used where no item does."""
 
     def read(self) -> Iterator[AnyFact]:
-        for line in iter_json_lines(self.origin, LINE, self.tally, self.recover, noise=_UNREAD):
+        for line in iter_json_lines(
+            self.origin, LINE, self.tally, self.recover, noise=_UNREAD, whole=True
+        ):
             if isinstance(line, Problem):
                 yield line
                 continue

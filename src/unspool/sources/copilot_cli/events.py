@@ -158,7 +158,7 @@ def read_events(
     origin: Origin, tally: Tally, root: Key, lookup: Lookup, rank: int = 0, recover: bool = False
 ) -> Iterator[AnyFact]:
     """The facts of an event log about the conversation `root` and its sub-agents."""
-    records = iter_json_lines(origin, _SHAPE, tally, recover, _BEGINS, noise=_UNREAD)
+    records = iter_json_lines(origin, _SHAPE, tally, recover, _BEGINS, noise=_UNREAD, whole=True)
     event = Event(root, origin.path, 0, rank=rank, root=root)
     keys = {"": root}
     for record in records:

@@ -145,7 +145,9 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
         return
     chat = _Chat(origin)
     before = tally.records - tally.problems
-    for line in iter_json_lines(origin, _ENTRY, tally, recover or name.endswith(".json")):
+    for line in iter_json_lines(
+        origin, _ENTRY, tally, recover or name.endswith(".json"), whole=True
+    ):
         if isinstance(line, Problem):
             yield line
             continue

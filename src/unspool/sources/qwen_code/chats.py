@@ -127,7 +127,7 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
         return
     noted = Notebook()
     model = _agent_model(origin.path)
-    for item in iter_json_lines(origin, _LINE, tally, recover):
+    for item in iter_json_lines(origin, _LINE, tally, recover, whole=True):
         if isinstance(item, Problem):
             yield item
             continue

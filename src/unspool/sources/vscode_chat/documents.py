@@ -130,7 +130,7 @@ def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
         try:
             # The chat counts its requests, not the lines that it was written in.
             for record in iter_json_lines(
-                origin, MUTATION, Tally(), closing, shorten=without_long_images
+                origin, MUTATION, Tally(), closing, whole=True, shorten=without_long_images
             ):
                 if isinstance(record, Problem):
                     flaws.append(Flaw(record.code, record.offset, record.sample))
