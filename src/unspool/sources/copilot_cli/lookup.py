@@ -204,11 +204,12 @@ _BLOCK_BYTES = 1 << 20
 def _search(path: str, word: bytes) -> Iterator[dict[str, Any]]:
     """The events of the log on whose lines the word stands."""
     with open_origin(path) as file:
-        # Many lines at a time: most logs do not hold the word at all.
-        while block := file.read(_BLOCK_BYTES) + file.readline():
-            for line in block.split(b"\n") if block.find(word) >= 0 else ():
-                if line.find(word) >= 0:
-                    yield from _events(line)
+        while block := file.read(_BLOCK_BYTES) + file.readline():  # many lines at a time
+            at = 0
+            while (at := block.find(word, at)) >= 0:
+                start, end = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at)
+                at = end if end >= 0 else len(block)
+                yield from _events(block[start:at])
 
 
 def _events(line: bytes) -> Iterator[dict[str, Any]]:
