@@ -6,12 +6,13 @@ storage/session/<project>/<ses>.json   storage/message/<ses>/<msg>.json   storag
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from unspool.facts import AnyFact, Problem, Rank
 from unspool.io.door import iter_json_lines
-from unspool.io.origins import Origin, Tally
+from unspool.io.origins import Origin, Tally, open_origin
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.sources.opencode.sessions import (
@@ -86,10 +87,10 @@ def _state_stored(message: Message, origin: Origin) -> list[AnyFact]:
     storage, session = path.parents[2], Session(id=path.parent.name)
     message.id = message.id or path.stem
     for file in sorted((storage / "session").glob(f"*/{session.id}.json")):
-        session = SESSION.convert(value_of(file.read_bytes()))
+        session = SESSION.convert(_value_in(file))
     parts: list[Part] = []
     for file in sorted((storage / "part" / message.id).glob("*.json")):
-        parts.append(PART.convert(value_of(file.read_bytes())))
+        parts.append(PART.convert(_value_in(file)))
         parts[-1].id = parts[-1].id or file.stem
     teller = Teller(session, (NAME, path.parent.name), origin.path)
     earlier = [file.stem for file in path.parent.glob("*.json") if file.stem < path.stem]
@@ -97,6 +98,11 @@ def _state_stored(message: Message, origin: Origin) -> list[AnyFact]:
     reverted = session.revert.messageID if session.revert is not None else ""
     teller.reverted = bool(reverted) and message.id >= reverted
     return teller.state(message, parts, 0).facts
+
+
+def _value_in(path: Path) -> Any:
+    with open_origin(str(path)) as file:
+        return value_of(file.read())
 
 
 def read_export(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
