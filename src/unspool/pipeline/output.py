@@ -156,10 +156,10 @@ def write_output(
     return []
 
 
-def _iter_slots(places: Iterable[Slot]) -> Iterator[bytes]:
+def _iter_slots(places: Iterable[Slot]) -> Iterator[bytes | memoryview]:
     with closing(Slots()) as slots:
         for place in places:
-            yield slots.read(place)
+            yield slots.view(place)
 
 
 def write_combined(

@@ -4,6 +4,7 @@ Each worker appends to files of its own and keeps, or hands on, the places of wh
 file has no structure beside that.
 """
 
+import mmap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -15,6 +16,10 @@ from unspool.io.packing import Packer
 from unspool.pipeline.collect import FACT_BYTES, Gathered, Place, weigh
 
 CHUNK_BYTES = 1 << 20
+
+
+MAPPED_BYTES = 1 << 16
+"""Shorter pieces are read: to map one takes a few system calls."""
 
 
 class Slot(NamedTuple):
@@ -73,12 +78,29 @@ class Slots:
     def __init__(self) -> None:
         self._files: dict[str, BinaryIO] = {}
 
-    def read(self, slot: Slot) -> bytes:
-        file = self._files.get(slot.file)
+    def _open(self, path: str) -> BinaryIO:
+        file = self._files.get(path)
         if file is None:
-            file = self._files[slot.file] = open(slot.file, "rb")  # noqa: SIM115 - kept open
+            file = self._files[path] = open(path, "rb")  # noqa: SIM115 - kept open
+        return file
+
+    def read(self, slot: Slot) -> bytes:
+        file = self._open(slot.file)
         file.seek(slot.offset)
         return file.read(slot.size)
+
+    def view(self, slot: Slot) -> bytes | memoryview:
+        """What lies there, without a copy of it where it is long: for one who only looks at it."""
+        if slot.size < MAPPED_BYTES:
+            return self.read(slot)
+        past = slot.offset % mmap.ALLOCATIONGRANULARITY
+        mapped = mmap.mmap(
+            self._open(slot.file).fileno(),
+            slot.size + past,
+            access=mmap.ACCESS_READ,
+            offset=slot.offset - past,
+        )
+        return memoryview(mapped)[past:]  # which keeps it mapped
 
     def close(self) -> None:
         for file in self._files.values():
