@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.harness import cases, facts_of, origins_of
-from unspool.facts import Problem
 from unspool.io import door
 from unspool.io.door import iter_json_lines, read_json
 from unspool.io.origins import Origin, Tally
@@ -33,17 +32,13 @@ def read(path: Path, *cuts: int, recover: bool = False) -> tuple[list[Any], list
     """(offset and value of each record, code and sample of each problem), read in ranges."""
     tally = Tally()
     records: list[Any] = []
-    problems: list[Any] = []
     ends = [*sorted(cuts), None]
     for start, end in zip([0, *sorted(cuts)], ends, strict=True):
         origin = Origin(path=str(path), name="x", start=start, end=end)
-        for record in iter_json_lines(origin, LINE, tally, recover):
-            if isinstance(record, Problem):
-                problems.append((record.offset, record.code, record.sample))
-            else:
-                offset, data, line = record
-                assert msgspec.json.decode(data).get("text") == line.text
-                records.append((offset, line.type, line.text, bytes(line.data)))
+        for offset, data, line in iter_json_lines(origin, LINE, tally, recover):
+            assert msgspec.json.decode(data).get("text") == line.text
+            records.append((offset, line.type, line.text, bytes(line.data)))
+    problems = [(flaw.offset, flaw.code, flaw.sample) for flaw in tally.flaws]
     return records, problems, tally
 
 
@@ -105,7 +100,6 @@ def test_elements_of_a_written_out_array_are_compact(tmp_path: Path) -> None:
     path = write(tmp_path / "a.json", json.dumps(values, indent=2).encode())
     origin = Origin(path=str(path), name="x", lines=False)
     (record,) = iter_json_lines(origin, LINE, Tally())
-    assert not isinstance(record, Problem)
     assert bytes(record[2].data) == b'{"command":"ls","lines":[1,2]}'
 
 

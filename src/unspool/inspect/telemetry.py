@@ -41,23 +41,21 @@ class Problems(msgspec.Struct, kw_only=True):
     problems: int = 0
     unread: list[Unread] = []
 
-    def lack(self, problem: Problem) -> None:
-        self.problems += 1
-        if len(self.unread) < _PLACES:
-            self.unread.append(Unread(problem.code, problem.origin, problem.offset, problem.sample))
+    def lack(self, flaws: list[Problem]) -> None:
+        self.problems = len(flaws)
+        self.unread = [Unread(p.code, p.origin, p.offset, p.sample) for p in flaws[:_PLACES]]
 
 
 def iter_telemetry(
     paths: Iterable[str], tally: Tally, progress: Progress = None
-) -> Iterator[Event | Problem]:
-    """The events of all telemetry under the paths, in order, and what could not be read."""
+) -> Iterator[Event]:
+    """The events of all telemetry under the paths, in order; what cannot be read goes to the tally."""
     paths = list(paths)
     discovered = discover(paths, NAME)
     if not discovered.origins:
         raise NothingToRead(discovered.nothing_in(paths))
-    for problem in discovered.problems:
-        tally.problems += 1
-        yield problem
+    tally.problems += len(discovered.problems)
+    tally.flaws += discovered.problems
     advance = progress(sum(origin.size for origin in discovered.origins)) if progress else None
     for origin in discovered.origins:
         yield from iter_events(origin, tally)
@@ -95,10 +93,8 @@ def search_types(paths: Iterable[str], contains: str = "", progress: Progress = 
     types: dict[str, EventType] = {}
     times: dict[str, tuple[int, int]] = {}
     """Type → its first and its last time."""
-    for event in iter_telemetry(paths, Tally(), progress):
-        if isinstance(event, Problem):
-            report.lack(event)
-            continue
+    tally = Tally()
+    for event in iter_telemetry(paths, tally, progress):
         report.events += 1
         name = event.full_name or "(no name)"
         if contains.lower() not in name.lower():
@@ -114,6 +110,7 @@ def search_types(paths: Iterable[str], contains: str = "", progress: Progress = 
     report.types = sorted(
         types.values(), key=lambda event_type: (-event_type.count, event_type.name)
     )
+    report.lack(tally.flaws)
     return report
 
 
@@ -296,9 +293,8 @@ def check_models(
 ) -> Report:
     """Check the model fields of all telemetry under the paths."""
     check = ModelCheck(examples)
-    for event in iter_telemetry(paths, Tally(), progress):
-        if isinstance(event, Problem):
-            check.report.lack(event)
-        else:
-            check.take(event)
+    tally = Tally()
+    for event in iter_telemetry(paths, tally, progress):
+        check.take(event)
+    check.report.lack(tally.flaws)
     return check.finish()

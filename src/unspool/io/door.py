@@ -88,8 +88,8 @@ def iter_json_lines(
     whole: bool = False,
     lazy: bool = False,
     shorten: "Callable[[bytes], bytes] | None" = None,
-) -> Iterator[tuple[int, bytes, StructType] | Problem]:
-    """The records of JSON lines: (offset, the record's bytes, typed), and what was wrong.
+) -> Iterator[tuple[int, bytes, StructType]]:
+    """The records of JSON lines: (offset, the record's bytes, typed). What is wrong goes to the tally.
 
     `begins` is how a record's line begins; any other line goes on from the one before it. A record
     belongs to the byte range that it begins in. `mend` cleans a decoded value, where a source cuts
@@ -148,7 +148,7 @@ def iter_json_lines(
             continue
         if len(line) > LONGEST_BYTES:
             line, flaws = cut_long_strings(line if shorten is None else shorten(line))
-            yield from reader.tell_flaws(offset, flaws)
+            reader.tell_flaws(offset, flaws)
         try:
             value = decode(line)
             if refuse_line is not None and len(line) > shallow:
@@ -196,7 +196,7 @@ class _Reader:
         self.recover = recover
         self.mend = mend
 
-    def read_spoiled(self, lines: list[tuple[int, bytes]]) -> Iterator[Record | Problem]:
+    def read_spoiled(self, lines: list[tuple[int, bytes]]) -> Iterator[Record]:
         """A line that cannot be read, with those that go on from it: as one, else each by itself."""
         if len(lines) > 1:
             offset, last = lines[0][0], lines[-1][0]
@@ -211,10 +211,10 @@ class _Reader:
         for offset, line in lines:
             yield from self.read_odd(offset, line)
 
-    def read_odd(self, offset: int, data: bytes) -> Iterator[Record | Problem]:
+    def read_odd(self, offset: int, data: bytes) -> Iterator[Record]:
         if len(data) > LONGEST_BYTES:
             data, flaws = cut_long_strings(data)
-            yield from self.tell_flaws(offset, flaws)
+            self.tell_flaws(offset, flaws)
         try:
             # An array may be the whole file: its elements are never all decoded at once.
             elements = _decode_elements(data)
@@ -229,14 +229,14 @@ class _Reader:
                 record = msgspec.json.encode(msgspec.json.decode(record))
             yield from self.tell_value(number, record, None)
 
-    def tell(self, offset: int, salvage: Salvage) -> Iterator[Record | Problem]:
+    def tell(self, offset: int, salvage: Salvage) -> Iterator[Record]:
         for place, value in zip(salvage.places, salvage.values, strict=True):
             items = value if isinstance(value, list) else [value]
             for number, item in enumerate(items, offset + place):
                 yield from self.tell_value(number, msgspec.json.encode(item), item)
-        yield from self.tell_flaws(offset, salvage.flaws)
+        self.tell_flaws(offset, salvage.flaws)
 
-    def tell_value(self, offset: int, data: bytes, value: Any) -> Iterator[Record | Problem]:
+    def tell_value(self, offset: int, data: bytes, value: Any) -> Iterator[Record]:
         self.tally.records += 1
         wrong: list[str] = []
         try:
@@ -249,20 +249,22 @@ class _Reader:
             typed = self.shape.convert(value, wrong)
         yield offset, data, typed
         if wrong:
-            yield from self.tell_flaws(offset, [Flaw("wrong-type", 0, ", ".join(wrong))])
+            self.tell_flaws(offset, [Flaw("wrong-type", 0, ", ".join(wrong))])
 
-    def tell_flaws(self, offset: int, flaws: list[Flaw]) -> Iterator[Problem]:
+    def tell_flaws(self, offset: int, flaws: list[Flaw]) -> None:
         for number, flaw in enumerate(flaws, 90):
             if flaw.code in _CODES and flaw.code not in _MENDED:
                 self.tally.records += 1
                 self.tally.problems += 1
-            yield Problem(
-                key=NOBODY,
-                origin=self.origin.path,
-                offset=offset + flaw.place,
-                number=number,
-                code=flaw.code,
-                sample=flaw.sample,
+            self.tally.flaws.append(
+                Problem(
+                    key=NOBODY,
+                    origin=self.origin.path,
+                    offset=offset + flaw.place,
+                    number=number,
+                    code=flaw.code,
+                    sample=flaw.sample,
+                )
             )
 
 

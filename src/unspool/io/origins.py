@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from unspool.facts import NOBODY, Problem
 from unspool.io.compression import PACKED, open_unpacked
 
 HEAD_BYTES = 65536
@@ -67,6 +68,8 @@ class Tally(msgspec.Struct):
     """Unrecognised kinds and how often each was met."""
     unknown_places: dict[str, tuple[str, int]] = {}
     """Where each unrecognised kind was met first."""
+    flaws: list[Problem] = []
+    """What was wrong with records, until `sources.read` passes it on among the facts."""
 
     def unrecognise(self, kind: str, origin: str, offset: int) -> None:
         self.unrecognised += 1
@@ -75,6 +78,16 @@ class Tally(msgspec.Struct):
             place = (origin, offset)
             if self.unknown_places.get(kind, place) >= place:
                 self.unknown_places[kind] = place
+
+    def lose(self, code: str, origin: str, offset: int, sample: str) -> None:
+        """A record of which nothing can be used."""
+        self.problems += 1
+        problem = Problem(key=NOBODY, origin=origin, offset=offset, code=code, sample=sample)
+        self.flaws.append(problem)
+
+    def take_flaws(self) -> list[Problem]:
+        flaws, self.flaws = self.flaws, []
+        return flaws
 
     def add(self, other: "Tally") -> None:
         self.records += other.records

@@ -96,7 +96,8 @@ class Source(Protocol):
         """The facts that the records of the origin state, in order.
 
         Every record is counted in the tally: `records`, and there `noise`, `unrecognised` or
-        `problems` where it states no fact but that. `recover`: repair cut-off JSON.
+        `problems` where it states no fact; what is wrong with one may go to `flaws` there.
+        `recover`: repair cut-off JSON.
         """
 
 
@@ -121,8 +122,17 @@ def declared(name: str, what: str, default: str) -> str:
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    """The facts of an origin: of its source, then of the source's guests."""
-    yield from load(origin.source).read(origin, tally, recover)
+    """The facts of an origin: of its source, with what was wrong between them, then of the source's
+    guests."""
+    try:
+        for fact in load(origin.source).read(origin, tally, recover):
+            if tally.flaws:
+                yield from tally.take_flaws()
+            yield fact
+    except OSError:
+        yield from tally.take_flaws()
+        raise
+    yield from tally.take_flaws()
     if origin.only:
         return
     for name in GUESTS.get(origin.source, ()):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from unspool.facts import ROOT, AnyFact, Attachment, Key, Problem, Rank
+from unspool.facts import ROOT, AnyFact, Attachment, Key, Rank
 from unspool.io.door import iter_json_lines, read_json
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.structs import Shape
@@ -122,11 +122,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
 
 def _read_screen(origin: Origin, tally: Tally, key: Key, recover: bool) -> Iterator[AnyFact]:
     """Of the screen only the tokens and cost of requests: its words are those of the history."""
-    for line in iter_json_lines(origin, _ROW, tally, recover):
-        if isinstance(line, Problem):
-            yield line
-            continue
-        offset, _, row = line
+    for offset, _, row in iter_json_lines(origin, _ROW, tally, recover):
         request = _request_of(row)
         if request is None:
             tally.noise += 1
@@ -151,13 +147,8 @@ def _read_history(origin: Origin, tally: Tally, key: Key, recover: bool) -> Iter
     after = ROOT
     open_calls: list[Block] = []
     """Calls of the answer before that have no result yet."""
-    number = -1
-    for line in iter_json_lines(origin, _MESSAGE, tally, recover):
-        if isinstance(line, Problem):
-            yield line
-            continue
-        number += 1
-        offset, _, message = line
+    messages = iter_json_lines(origin, _MESSAGE, tally, recover)
+    for number, (offset, _, message) in enumerate(messages):
         entry = f"message-{number}"
         scribe = Scribe(
             key, origin.path, offset, time=parse_time(message.ts), entry=entry, after=after

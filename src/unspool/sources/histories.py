@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from unspool.facts import AnyFact, Problem, Rank
+from unspool.facts import AnyFact, Rank
 from unspool.io.door import iter_json_lines
 from unspool.io.origins import Origin, Tally
 from unspool.io.structs import Shape
@@ -31,11 +31,7 @@ _PROMPT = Shape(Prompt)
 
 
 def read_history(origin: Origin, tally: Tally, recover: bool, product: str) -> Iterator[AnyFact]:
-    for line in iter_json_lines(origin, _PROMPT, tally, recover):
-        if isinstance(line, Problem):
-            yield line
-            continue
-        offset, _, prompt = line
+    for offset, _, prompt in iter_json_lines(origin, _PROMPT, tally, recover):
         session, text = prompt.session_id or prompt.sessionId, prompt.text or prompt.message
         if not session or not text:
             tally.unrecognise("prompt without a session", origin.path, offset)

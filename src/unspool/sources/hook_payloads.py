@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from unspool.facts import NO_ZONE, ZONE, AnyFact, Problem, Rank
+from unspool.facts import NO_ZONE, ZONE, AnyFact, Rank
 from unspool.io.origins import Head, Origin, Tally
 from unspool.sources.gemini_parts import typed_of
 from unspool.sources.hooklogs import TIMES, Moment, head_payloads, iter_payloads
@@ -64,11 +64,7 @@ def read_payloads(
 ) -> Iterator[AnyFact]:
     noted = Notebook()
     counts = dialect.follow()
-    for item in iter_payloads(origin, tally, recover):
-        if isinstance(item, Problem):
-            yield item
-            continue
-        payload, logged = item
+    for payload, logged in iter_payloads(origin, tally, recover):
         event = payload.get("hook_event_name")
         if not isinstance(payload.get("session_id"), str) or not isinstance(event, str):
             tally.unrecognise("hook payload", origin.path, logged.offset)

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import NOBODY, Problem
 from unspool.io.door import clean, read_json, sample
 from unspool.io.origins import Head, Origin, Tally, iter_lines, open_origin
 from unspool.io.times import Moment, find_moment, parse_time
@@ -77,19 +76,14 @@ def read_log(origin: Origin, recover: bool = False) -> Iterator[Logged]:
 
 def iter_payloads(
     origin: Origin, tally: Tally, recover: bool
-) -> Iterator[tuple[dict[str, Any], Logged] | Problem]:
-    """Every payload, cleaned, with where and when it was logged; a problem for a stretch that is none.
-    Both are counted."""
+) -> Iterator[tuple[dict[str, Any], Logged]]:
+    """Every payload, cleaned, with where and when it was logged; a stretch that is none is counted."""
     for logged in read_log(origin, recover):
         tally.records += 1
         if logged.value is not None:
             yield clean(logged.value), logged
-            continue
-        tally.problems += 1
-        yield Problem(
-            key=NOBODY, origin=origin.path, offset=logged.offset, code=logged.code,
-            sample=sample(logged.text),
-        )  # fmt: skip
+        else:
+            tally.lose(logged.code, origin.path, logged.offset, sample(logged.text))
 
 
 def _objects(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, bytes]]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import PREVIOUS, ROOT, AnyFact, Attachment, Problem, Rank
+from unspool.facts import PREVIOUS, ROOT, AnyFact, Attachment, Rank
 from unspool.io.door import iter_json_lines
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.structs import Shape
@@ -117,11 +117,7 @@ def session_of(path: str) -> str | None:
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     session = session_of(origin.path) or ""
     said, thought = Block("text"), Block("thinking")  # what was printed of an answer so far
-    for line in iter_json_lines(origin, _ENTRY, tally, recover):
-        if isinstance(line, Problem):
-            yield line
-            continue
-        offset, data, entry = line
+    for offset, data, entry in iter_json_lines(origin, _ENTRY, tally, recover):
         kind, message = entry.type, entry.message or entry
         session = entry.id if kind == "session" else session
         time = parse_time(entry.timestamp or message.timestamp)

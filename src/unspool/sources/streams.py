@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from unspool.facts import AnyFact, Problem
+from unspool.facts import AnyFact
 from unspool.io.door import iter_json_lines
 from unspool.io.origins import Origin, Tally
 from unspool.io.structs import Shape
@@ -45,11 +45,7 @@ class Stream(Generic[EventType]):
 def read_stream(
     origin: Origin, tally: Tally, recover: bool, shape: Shape[EventType], stream: Stream[EventType]
 ) -> Iterator[AnyFact]:
-    for line in iter_json_lines(origin, shape, tally, recover):
-        if isinstance(line, Problem):
-            yield line
-            continue
-        offset, data, event = line
+    for offset, data, event in iter_json_lines(origin, shape, tally, recover):
         scribe = stream.scribe(event, data, origin.path, offset)
         if not scribe.key[1]:
             tally.problems += 1

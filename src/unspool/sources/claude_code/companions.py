@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from unspool.facts import AnyFact, Problem, Rank
+from unspool.facts import AnyFact, Rank
 from unspool.io.door import iter_json_lines
 from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.io.structs import Shape
@@ -120,11 +120,7 @@ def read(origin: Origin, kind: str, tally: Tally) -> Iterator[AnyFact]:
         tally.noise += 1
         return
     session = session_of(origin.path) or ""
-    for line in iter_json_lines(origin, _COMPANION, tally):
-        if isinstance(line, Problem):
-            yield line
-            continue
-        told = line[2]
+    for _, _, told in iter_json_lines(origin, _COMPANION, tally):
         scribe = Scribe((NAME, session), origin.path, 0)
         if kind == "meta":
             scribe.key = (NAME, child_id(session, file_of(origin.path).agent))

@@ -99,10 +99,7 @@ class Reader:
         for record in iter_json_lines(
             origin, LINE, self.tally, self.recover, noise=undo, lazy=True
         ):
-            if isinstance(record, tuple):
-                yield from self._read_line(*record, None)
-            else:
-                yield record
+            yield from self._read_line(*record, None)
 
     def _problem(self, offset: int, code: str, found: bytes | str) -> list[AnyFact]:
         scribe = Scribe(NOBODY, self.origin.path, offset)

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import ROOT, AnyFact, Problem, Rank
+from unspool.facts import ROOT, AnyFact, Rank
 from unspool.io.door import iter_json_lines
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import parse_time
@@ -112,9 +112,6 @@ class _Rollout:
         for line in iter_json_lines(
             self.origin, LINE, self.tally, self.recover, noise=_UNREAD, whole=True
         ):
-            if isinstance(line, Problem):
-                yield line
-                continue
             yield from self._read_line(*line)
         if self.ahead is not None:
             counts, scribe = self.ahead

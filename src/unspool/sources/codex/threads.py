@@ -9,7 +9,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from unspool.facts import Problem
 from unspool.io.door import UNREADABLE, iter_json_lines
 from unspool.io.origins import Origin, Tally, open_origin
 from unspool.io.times import parse_time
@@ -90,10 +89,8 @@ def lines_before(path: str, header: Payload) -> list[tuple[bytes, Line]] | None:
         return None
     other, end = str(found[0]), base.end_ordinal_exclusive
     lines: list[tuple[bytes, Line]] = []
-    for item in iter_json_lines(Origin(path=other, name=other, source="codex"), LINE, Tally()):
-        if isinstance(item, Problem):
-            continue
-        _, data, line = item
+    origin = Origin(path=other, name=other, source="codex")
+    for _, data, line in iter_json_lines(origin, LINE, Tally()):
         if end is not None and line.ordinal is not None and line.ordinal >= end:
             break
         if line.type != "session_meta":

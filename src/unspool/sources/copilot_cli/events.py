@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from unspool.facts import AnyFact, Key, Problem
+from unspool.facts import AnyFact, Key
 from unspool.io.door import iter_json_lines
 from unspool.io.origins import Origin, Tally
 from unspool.io.structs import Shape
@@ -161,11 +161,7 @@ def read_events(
     records = iter_json_lines(origin, _SHAPE, tally, recover, _BEGINS, noise=_UNREAD, whole=True)
     event = Event(root, origin.path, 0, rank=rank, root=root)
     keys = {"": root}
-    for record in records:
-        if isinstance(record, Problem):
-            yield record
-            continue
-        offset, line, envelope = record
+    for offset, line, envelope in records:
         kind = envelope.type
         if kind in NOISE or (envelope.ephemeral and kind not in KNOWN):
             tally.noise += 1

@@ -137,9 +137,6 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     for event in iter_events(origin, tally, recover, _NOISE_LINE):
-        if not isinstance(event, Event):
-            yield event
-            continue
         reader = READERS.get(event.name)
         if reader is not None:
             yield from reader(event, tally)

@@ -12,12 +12,12 @@ import json
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw
 
-from unspool.facts import Key, Problem
+from unspool.facts import Key
 from unspool.io.door import clean, clean_text, iter_json_lines, unescape
 from unspool.io.origins import Origin, Tally
 from unspool.io.structs import Shape
@@ -44,10 +44,9 @@ SOURCE = "copilot-telemetry"
 
 def iter_events(
     origin: Origin, tally: Tally, recover: bool = False, noise: re.Pattern[bytes] | None = None
-) -> Iterator["Event | Problem"]:
+) -> Iterator["Event"]:
     """Every record of the origin; lines that begin as `noise` does are only counted."""
-    path = origin.path
-    for record in iter_json_lines(
+    for offset, line, envelope in iter_json_lines(
         origin,
         Shape(Envelope, Repeats().decode),
         tally,
@@ -56,11 +55,7 @@ def iter_events(
         noise=noise or (),
         lazy=True,
     ):
-        if type(record) is tuple:
-            offset, line, envelope = record
-            yield Event(envelope, line, path, offset)
-        else:
-            yield cast(Problem, record)
+        yield Event(envelope, line, origin.path, offset)
 
 
 def _mend(value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import AnyFact, Problem, Rank
+from unspool.facts import AnyFact, Rank
 from unspool.io.door import iter_json_lines, read_json
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.structs import Shape
@@ -50,11 +50,7 @@ def is_log(head: Head) -> bool:
 
 
 def read_log(origin: Origin, tally: Tally, product: str, recover: bool) -> Iterator[AnyFact]:
-    for record in iter_json_lines(origin, _LINE, tally, recover):
-        if isinstance(record, Problem):
-            yield record
-            continue
-        offset, _, line = record
+    for offset, _, line in iter_json_lines(origin, _LINE, tally, recover):
         reader = _READERS.get(line.type)
         if not line.sid:
             tally.unrecognise("no session", origin.path, offset)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from unspool.facts import NO_ZONE, NOBODY, ZONE, AnyFact, Attachment, Problem, Rank
+from unspool.facts import NO_ZONE, ZONE, AnyFact, Attachment, Rank
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.values import dicts_of, list_of, str_of
 from unspool.sources.cursor.entries import AUTO, Entries, Steps, note_all, request_id
@@ -61,11 +61,7 @@ def _is_payload(value: Payload) -> bool:
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     talks: dict[str, Talk] = {}
     entries = Entries("hook")
-    for item in iter_payloads(origin, tally, recover):
-        if isinstance(item, Problem):
-            yield item
-            continue
-        payload, logged = item
+    for payload, logged in iter_payloads(origin, tally, recover):
         event = _event_of(payload)
         ident = str_of(payload.get("conversation_id")) or str_of(payload.get("session_id"))
         if event in _NOISE:
@@ -73,10 +69,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         elif event not in _READERS:
             tally.unrecognise(event or "no event name", origin.path, logged.offset)
         elif not ident:
-            tally.problems += 1
-            scribe = Scribe(NOBODY, origin.path, logged.offset)
-            scribe.problem("missing-conversation-id", event)
-            yield from scribe.facts
+            tally.lose("missing-conversation-id", origin.path, logged.offset, event)
         else:
             # The command line puts the conversation's id there: that tells no turn.
             turn = request_id(payload.get("generation_id"))

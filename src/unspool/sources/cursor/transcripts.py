@@ -16,7 +16,7 @@ from typing import Any, AnyStr
 
 import msgspec
 
-from unspool.facts import AnyFact, Key, Problem, Rank
+from unspool.facts import AnyFact, Key, Rank
 from unspool.io.compression import PACKED
 from unspool.io.door import UNREADABLE, iter_json_lines
 from unspool.io.origins import Head, Origin, Tally, open_origin
@@ -100,10 +100,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         yield from transcript.read_text(tally)
     else:
         for record in iter_json_lines(origin, LINE, tally, recover):
-            if isinstance(record, Problem):
-                yield record
-            else:
-                yield from transcript.read_line(*record, tally)
+            yield from transcript.read_line(*record, tally)
     yield from transcript.notes()
 
 

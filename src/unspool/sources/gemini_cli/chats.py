@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import ROOT, AnyFact, Problem, Rank
+from unspool.facts import ROOT, AnyFact, Rank
 from unspool.io.door import iter_json_lines
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.structs import Shape
@@ -145,13 +145,9 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
         return
     chat = _Chat(origin)
     before = tally.records - tally.problems
-    for line in iter_json_lines(
-        origin, _ENTRY, tally, recover or name.endswith(".json"), whole=True
-    ):
-        if isinstance(line, Problem):
-            yield line
-            continue
-        chat.take(line[0], line[2])
+    closing = recover or name.endswith(".json")
+    for offset, _, entry in iter_json_lines(origin, _ENTRY, tally, closing, whole=True):
+        chat.take(offset, entry)
     entries = tally.records - tally.problems - before
     tally.noise += min(chat.noise, max(entries - len(chat.messages), 0))
     yield from chat.facts()

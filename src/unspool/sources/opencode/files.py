@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import AnyFact, Problem, Rank
+from unspool.facts import AnyFact, Rank
 from unspool.io.door import iter_json_lines
 from unspool.io.origins import Origin, Tally, open_origin
 from unspool.io.structs import Shape
@@ -69,16 +69,13 @@ def read_storage(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
         tally.records += 1
         tally.noise += 1
     elif kind == "session":
-        for line in iter_json_lines(origin, SESSION, tally, recover=True):
-            if isinstance(line, Problem):
-                yield line
-                continue
-            scribe = Scribe((NAME, line[2].id or Path(origin.path).stem), origin.path, 0)
-            state_session(line[2], scribe)
+        for _, _, session in iter_json_lines(origin, SESSION, tally, recover=True):
+            scribe = Scribe((NAME, session.id or Path(origin.path).stem), origin.path, 0)
+            state_session(session, scribe)
             yield from scribe.facts
     else:
-        for item in iter_json_lines(origin, MESSAGE, tally, recover=True):
-            yield from [item] if isinstance(item, Problem) else _state_stored(item[2], origin)
+        for _, _, message in iter_json_lines(origin, MESSAGE, tally, recover=True):
+            yield from _state_stored(message, origin)
 
 
 def _state_stored(message: Message, origin: Origin) -> list[AnyFact]:
@@ -106,11 +103,8 @@ def _value_in(path: Path) -> Any:
 
 
 def read_export(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    for line in iter_json_lines(origin, _EXPORT, tally, recover=True):
-        if isinstance(line, Problem):
-            yield line
-            continue
-        session, messages = line[2].info or Session(), line[2].messages or []
+    for _, _, export in iter_json_lines(origin, _EXPORT, tally, recover=True):
+        session, messages = export.info or Session(), export.messages or []
         key = (NAME, session.id or Path(origin.path).stem)
         scribe = Scribe(key, origin.path, 0)
         state_session(session, scribe)
@@ -123,11 +117,7 @@ def read_export(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
 
 def read_stream(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     """The answers of one run, part by part; prompts are not printed."""
-    for line in iter_json_lines(origin, _EVENT, tally, recover):
-        if isinstance(line, Problem):
-            yield line
-            continue
-        offset, _, event = line
+    for offset, _, event in iter_json_lines(origin, _EVENT, tally, recover):
         part = event.part
         if part is None or part.type not in ("text", "reasoning", "tool"):
             tally.noise += 1

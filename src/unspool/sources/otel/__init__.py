@@ -18,7 +18,7 @@ from typing import Any
 import zstandard
 
 from unspool.errors import MissingExtra
-from unspool.facts import NOBODY, AnyFact, Problem
+from unspool.facts import AnyFact
 from unspool.io.door import iter_json_lines
 from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.sources.otel.agents import NAME, product_of
@@ -80,9 +80,6 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     with SpooledItems() as spooled:
         for value in _values(origin, tally, recover):
-            if isinstance(value, Problem):
-                yield value
-                continue
             own = list(items_of(value))
             tally.records += len(own) - 1 if own else 0
             tally.noise += not own  # metrics, and `{}` where an exporter wrote nothing
@@ -94,7 +91,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
             yield from traces.tell(item, tally)
 
 
-def _values(origin: Origin, tally: Tally, recover: bool) -> Iterator[dict[str, Any] | Problem]:
+def _values(origin: Origin, tally: Tally, recover: bool) -> Iterator[dict[str, Any]]:
     """The file's envelopes as JSON values. Without the package for protobuf a binary file that merely
     lies in a folder is a problem, and one that was asked for is an error."""
     if _is_protobuf(read_head(origin.path).data):
@@ -104,15 +101,12 @@ def _values(origin: Origin, tally: Tally, recover: bool) -> Iterator[dict[str, A
             if origin.named:
                 raise
             tally.records += 1
-            tally.problems += 1
-            yield Problem(
-                key=NOBODY, origin=origin.path, offset=0, code="missing-extra", sample=str(error)
-            )
+            tally.lose("missing-extra", origin.path, 0, str(error))
             return
         yield from iter_values(origin, tally)
         return
-    for line in iter_json_lines(origin, LineShape(), tally, recover, lazy=True):
-        yield line if isinstance(line, Problem) else line[2].value
+    for _, _, line in iter_json_lines(origin, LineShape(), tally, recover, lazy=True):
+        yield line.value
 
 
 __all__ = ["NAME", "RANGES", "claims", "places", "read"]

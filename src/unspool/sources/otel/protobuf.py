@@ -10,7 +10,6 @@ from typing import Any, BinaryIO
 import zstandard
 
 from unspool.errors import MissingExtra
-from unspool.facts import NOBODY, Problem
 from unspool.io.door import read_json, sample
 from unspool.io.origins import Origin, Tally, open_origin
 
@@ -28,7 +27,7 @@ _LARGEST = 1 << 30
 """A piece that says it is larger than this is damage: collectors take a few megabytes."""
 
 
-def iter_values(origin: Origin, tally: Tally) -> Iterator[dict[str, Any] | Problem]:
+def iter_values(origin: Origin, tally: Tally) -> Iterator[dict[str, Any]]:
     """Every request as the JSON value that it would be, each counted as a record."""
     with open_origin(origin.path) as file:
         for offset, data, whole in _pieces(file):
@@ -36,12 +35,9 @@ def iter_values(origin: Origin, tally: Tally) -> Iterator[dict[str, Any] | Probl
             value = _value(data) if whole else None
             if value is not None:
                 yield value
-                continue
-            tally.problems += 1
-            code = "invalid-protobuf" if whole else "truncated-protobuf"
-            yield Problem(
-                key=NOBODY, origin=origin.path, offset=offset, code=code, sample=sample(data[:200])
-            )
+            else:
+                code = "invalid-protobuf" if whole else "truncated-protobuf"
+                tally.lose(code, origin.path, offset, sample(data[:200]))
 
 
 def _pieces(file: BinaryIO) -> Iterator[tuple[int, bytes, bool]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import ROOT, AnyFact, Problem, Rank
+from unspool.facts import ROOT, AnyFact, Rank
 from unspool.io.door import iter_json_lines, read_json
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.structs import Shape
@@ -127,11 +127,7 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
         return
     noted = Notebook()
     model = _agent_model(origin.path)
-    for item in iter_json_lines(origin, _LINE, tally, recover, whole=True):
-        if isinstance(item, Problem):
-            yield item
-            continue
-        offset, _, line = item
+    for offset, _, line in iter_json_lines(origin, _LINE, tally, recover, whole=True):
         agent, session = line.agentName, line.sessionId
         key = (NAME, f"{session}/{line.agentId}" if line.agentId else session)
         time, after = parse_time(line.timestamp), line.parentUuid or ROOT
@@ -268,11 +264,7 @@ def _read_system(line: Line, scribe: Scribe) -> None:
 
 
 def _read_agent(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    for line in iter_json_lines(origin, _AGENT, tally, recover=True):
-        if isinstance(line, Problem):
-            yield line
-            continue
-        offset, _, agent = line
+    for offset, _, agent in iter_json_lines(origin, _AGENT, tally, recover=True):
         scribe = Scribe((NAME, f"{agent.parentSessionId}/{agent.agentId}"), origin.path, offset)
         scribe.notes({"title": agent.description, "agent_type": agent.agentType})
         if agent.toolUseId:

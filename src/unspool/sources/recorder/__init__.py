@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import LIST_NOTES, TEXT_NOTES, VALUE_NOTES, AnyFact, Problem
+from unspool.facts import LIST_NOTES, TEXT_NOTES, VALUE_NOTES, AnyFact
 from unspool.io.door import iter_json_lines
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.structs import Shape
@@ -49,11 +49,7 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    for record in iter_json_lines(origin, _SHAPE, tally, recover):
-        if isinstance(record, Problem):
-            yield record
-            continue
-        offset, _, entry = record
+    for offset, _, entry in iter_json_lines(origin, _SHAPE, tally, recover):
         scribe = Scribe((NAME, entry.session), origin.path, offset, time=entry.time)
         reader = READERS.get(entry.kind)
         if reader is None:

@@ -126,20 +126,18 @@ def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     """A mutation log. A line that cannot be read is a problem; the others still count."""
     for closing in (recover, True):
         replay = Replay()
-        flaws: list[Flaw] = []
+        lines = Tally()  # the chat counts its requests, not the lines that it was written in
         try:
-            # The chat counts its requests, not the lines that it was written in.
-            for record in iter_json_lines(
-                origin, MUTATION, Tally(), closing, whole=True, shorten=without_long_images
+            for offset, line, mutation in iter_json_lines(
+                origin, MUTATION, lines, closing, whole=True, shorten=without_long_images
             ):
-                if isinstance(record, Problem):
-                    flaws.append(Flaw(record.code, record.offset, record.sample))
-                elif not replay.apply(record[2]):
-                    flaws.append(Flaw("bad-mutation", record[0], sample(record[1])))
+                if not replay.apply(mutation):
+                    lines.lose("bad-mutation", origin.path, offset, sample(line))
         except OSError as error:
-            flaws.append(Flaw("unreadable", 0, str(error)))
+            lines.lose("unreadable", origin.path, 0, str(error))
         if replay.started:
             break  # else its initial state may be cut off, and all of a chat may stand in that
+    flaws = [Flaw(problem.code, problem.offset, problem.sample) for problem in lines.flaws]
     if not replay.state and not replay.removed:
         yield lost(origin, tally, flaws[0] if flaws else Flaw("empty-log", 0, ""))
         return
