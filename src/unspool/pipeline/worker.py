@@ -294,8 +294,10 @@ class Worker:
                 continue
             self.outcome.superseded += rebuilt.superseded
             self.collection.problems += rebuilt.problems
+            first = gathered.first
+            del gathered  # the facts: a large conversation is not held twice while it is written
             for number, (trajectory, card) in enumerate(rebuilt.conversations):
-                members.append(self._keep(trajectory, card, (gathered.first, key, number)))
+                members.append(self._keep(trajectory, card, (first, key, number)))
             if not self.early or weight > self.limit:
                 members.clear()  # a family beyond memory is not held whole
         patches = link([one.card for _, one in members]) if members else {}
