@@ -32,7 +32,7 @@ from unspool.errors import TookTooLong
 from unspool.hooks.spool import Layout
 from unspool.live.daemon import is_running
 from unspool.serve import events
-from unspool.serve.conversation import raw, shelf
+from unspool.serve.conversation import open_conversation, raw
 from unspool.serve.endpoints import ENDPOINTS
 from unspool.serve.findings import figures
 from unspool.serve.openapi import STREAMS, description
@@ -179,7 +179,7 @@ def test_every_message_has_a_record_whatever_it_stood_in(tmp_path: Path) -> None
     unclear: dict[str, str] = {}
     with contextlib.closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as connection:
         for (row,) in connection.execute("SELECT id FROM conversations").fetchall():
-            trajectory = shelf.open(connection, shown_id(row)).reading.trajectory
+            trajectory = open_conversation(connection, shown_id(row)).reading.trajectory
             branches = sorted(trajectory.branches or (), key=lambda one: one.index)
             lines = [
                 (None, trajectory.messages),

@@ -9,6 +9,7 @@ findings.py      search, figures, alignment
 now.py           what every agent is doing
 patterns.py      regular expressions, looked for in a process of their own that can be stopped
 events.py        the store's changes, as they come, for readers that listen
+recent.py        what was made lately, for the next question
 readers.py       threads that read the store, each with a connection of its own
 endpoints.py     the table of all endpoints
 openapi.py       the description of the API, made from that table

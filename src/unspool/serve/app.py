@@ -72,7 +72,7 @@ def make_app(
         query = read_query(request, ExportQuery)
         made = await readers.ask(lambda connection: conversation.download(connection, query), 60)
         name = {"Content-Disposition": f'attachment; filename="{made.name}"'}
-        return StreamingResponse(made.pieces, media_type=made.media_type, headers=name)
+        return Response(made.data, media_type=made.media_type, headers=name)
 
     async def export_chosen(request: Request) -> Response:
         query = read_query(request, ListQuery)

@@ -3,9 +3,7 @@
 import hashlib
 import io
 import sqlite3
-import threading
 import zipfile
-from collections import OrderedDict
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -15,7 +13,7 @@ from unspool import sinks
 from unspool.errors import UnknownConversation, UsageError
 from unspool.inspect.collection import Entry
 from unspool.io.temporary import scratch
-from unspool.pipeline.output import write_combined
+from unspool.pipeline.output import spool_families, write_output
 from unspool.serve.answers import (
     Branched,
     Conversation,
@@ -37,22 +35,16 @@ from unspool.serve.queries import (
     PlaceQuery,
     RawQuery,
 )
+from unspool.serve.recent import Recent
 from unspool.serve.records import Found, records_of
 from unspool.sinks import Family
 from unspool.sinks.html.markup import Markup, element, join, message_id
 from unspool.sinks.html.page import masthead
 from unspool.sinks.html.parts import aside_part, item_part, speaking_again, turn_id, turn_part
-from unspool.store.blocks import expand
 from unspool.store.collection import StoreCollection
+from unspool.store.conversations import unpack
 from unspool.store.ids import row_id, shown_id
-from unspool.trajectory import (
-    Branch,
-    Link,
-    Message,
-    Trajectory,
-    encode_trajectory,
-    unpack_trajectory,
-)
+from unspool.trajectory import Branch, Link, Message, Trajectory, encode_trajectory
 from unspool.views import Aside, Call, Item, Reading, Said, Turn, read_family
 from unspool.views.characters import one_line
 from unspool.views.figures import plural
@@ -73,34 +65,19 @@ class Opened(NamedTuple):
     """Message → item."""
 
 
-class Shelf:
-    """The conversations that were opened last."""
+_opened: Recent[Opened] = Recent(CACHED_BYTES)
 
-    def __init__(self) -> None:
-        self._opened: OrderedDict[str, tuple[int, Opened]] = OrderedDict()
-        self._lock = threading.Lock()
 
-    def open(self, connection: sqlite3.Connection, ident: str) -> Opened:
-        row = find(connection, ident)
-        found = connection.execute(
-            "SELECT data FROM trajectories WHERE conversation_id = ?", (row,)
-        ).fetchone()
-        if found is None:
-            raise UnknownConversation(f"no conversation {ident!r} in the store")
-        version = hashlib.blake2b(found[0], digest_size=12).hexdigest()
-        with self._lock:
-            known = self._opened.get(row)
-            if known is not None and known[1].version == version:
-                self._opened.move_to_end(row)
-                return known[1]
-        opened = _lay_out(row, version, unpack_trajectory(expand(found[0])))
-        with self._lock:
-            self._opened[row] = (len(found[0]), opened)
-            self._opened.move_to_end(row)
-            size = sum(size for size, _ in self._opened.values())
-            while size > CACHED_BYTES and len(self._opened) > 1:
-                size -= self._opened.popitem(last=False)[1][0]
-        return opened
+def open_conversation(connection: sqlite3.Connection, ident: str) -> Opened:
+    row = find(connection, ident)
+    found = connection.execute(
+        "SELECT data FROM trajectories WHERE conversation_id = ?", (row,)
+    ).fetchone()
+    if found is None:
+        raise UnknownConversation(f"no conversation {ident!r} in the store")
+    packed: bytes = found[0]
+    version = hashlib.blake2b(packed, digest_size=12).hexdigest()
+    return _opened.get(row, version, lambda: _lay_out(row, version, unpack(packed)), len(packed))
 
 
 def _lay_out(row: str, version: str, trajectory: Trajectory) -> Opened:
@@ -125,11 +102,8 @@ def _failed(item: Item) -> bool:
     return isinstance(item, Said) and (item.error or any(call.failed for call in item.calls))
 
 
-shelf = Shelf()
-
-
 def conversation(connection: sqlite3.Connection, query: OneQuery) -> Conversation:
-    opened = shelf.open(connection, query.id)
+    opened = open_conversation(connection, query.id)
     reading = opened.reading
     trajectory = reading.trajectory
     first_item: dict[int, int] = {}
@@ -157,7 +131,7 @@ def conversation(connection: sqlite3.Connection, query: OneQuery) -> Conversatio
         masthead=masthead(reading),
         turns=turns,
         errors=[number for number, (_, item, _) in enumerate(opened.items) if _failed(item)],
-        children=_children(connection, trajectory, set()),
+        children=_children(connection, trajectory),
         parent=_relative(connection, trajectory, up) if up is not None else None,
         branches=[branch.reason or "abandoned" for branch in trajectory.branches or ()],
         files=[path for path in paths if path],
@@ -165,40 +139,23 @@ def conversation(connection: sqlite3.Connection, query: OneQuery) -> Conversatio
     )
 
 
-def _children(
-    connection: sqlite3.Connection, trajectory: Trajectory, seen: set[str]
-) -> list[Relative]:
-    """The tree of sub-agents, as the store's links tell it."""
-    made: list[Relative] = []
-    for link in trajectory.children or ():
-        relative = _relative(connection, trajectory, link)
-        if relative.id in seen:
+def _children(connection: sqlite3.Connection, trajectory: Trajectory) -> list[Relative]:
+    """The tree of sub-agents: its own children, and below them as the store's links tell it."""
+    children = [_relative(connection, trajectory, link) for link in trajectory.children or ()]
+    tree: list[Relative] = []
+    waiting = [(tree, child) for child in children]
+    seen: set[str] = set()
+    for siblings, child in waiting:  # which grows meanwhile
+        if child.id in seen:
             continue
-        seen.add(relative.id)
-        made.append(relative)
-    below = [
-        (relative, child)
-        for relative in made
-        for (child,) in connection.execute(
+        seen.add(child.id)
+        siblings.append(child)
+        rows = connection.execute(
             "SELECT child_id FROM links WHERE parent_id = ? AND kind = 'subagent'",
-            (row_id(*relative.id.split("/", 1)),),
-        )
-    ]
-    while below:
-        relative, row = below.pop()
-        ident = shown_id(row)
-        if ident in seen:
-            continue
-        seen.add(ident)
-        child = _named(connection, row, "subagent", "")
-        relative.children.append(child)
-        below += [
-            (child, inner)
-            for (inner,) in connection.execute(
-                "SELECT child_id FROM links WHERE parent_id = ? AND kind = 'subagent'", (row,)
-            )
-        ]
-    return made
+            (row_id(*child.id.split("/", 1)),),
+        ).fetchall()
+        waiting += [(child.children, _named(connection, row, "subagent", "")) for (row,) in rows]
+    return tree
 
 
 def _relative(connection: sqlite3.Connection, trajectory: Trajectory, link: Link) -> Relative:
@@ -215,7 +172,7 @@ def _named(connection: sqlite3.Connection, row: str, kind: str, name: str) -> Re
 
 
 def items(connection: sqlite3.Connection, query: ItemsQuery) -> Items:
-    opened = shelf.open(connection, query.id)
+    opened = open_conversation(connection, query.id)
     reading = msgspec.structs.replace(opened.reading, prefix=query.prefix)
     agents = _Agents(connection, opened)
     made: list[ItemPiece] = []
@@ -293,38 +250,30 @@ class _Agents:
 
 
 def place(connection: sqlite3.Connection, query: PlaceQuery) -> Place:
-    opened = shelf.open(connection, query.id)
+    opened = open_conversation(connection, query.id)
     if query.message >= len(opened.reading.trajectory.messages):
         raise UnknownConversation(f"{query.id} has no message {query.message}")
     number = opened.item_of.get(query.message, 0)
     return Place(query.message, number, message_id(opened.reading, query.message))
 
 
-def messages(connection: sqlite3.Connection, query: MessagesQuery) -> Messages:
-    opened = shelf.open(connection, query.id)
-    everything = opened.reading.trajectory.messages
-    end = query.cursor + query.limit
-    chosen = everything[query.cursor : end]
-    return Messages(
-        opened.version,
-        len(everything),
-        [msgspec.Raw(_encoded(message)) for message in chosen],
-        end if end < len(everything) else None,
-    )
-
-
-def _encoded(message: Message) -> bytes:
-    """As it stands in the trajectory JSONL, which leaves the bytes of pictures out."""
-    line = encode_trajectory(Trajectory("", [message]))
-    return bytes(msgspec.json.decode(line, type=_OnlyMessages).messages[0])
-
-
 class _OnlyMessages(msgspec.Struct):
     messages: list[msgspec.Raw]
 
 
+def messages(connection: sqlite3.Connection, query: MessagesQuery) -> Messages:
+    opened = open_conversation(connection, query.id)
+    everything = opened.reading.trajectory.messages
+    end = query.cursor + query.limit
+    # As they stand in the trajectory JSONL, which leaves the bytes of pictures out.
+    line = encode_trajectory(Trajectory("", everything[query.cursor : end]))
+    encoded = msgspec.json.decode(line, type=_OnlyMessages).messages
+    after = end if end < len(everything) else None
+    return Messages(opened.version, len(everything), encoded, after)
+
+
 def branch(connection: sqlite3.Connection, query: BranchQuery) -> Branched:
-    opened = shelf.open(connection, query.id)
+    opened = open_conversation(connection, query.id)
     trajectory = opened.reading.trajectory
     left = _branch(opened, query.branch)
     rest = trajectory.messages[left.index : left.index + max(len(left.messages) * 2, 20)]
@@ -352,7 +301,7 @@ def _side(trajectory: Trajectory, part: list[Message], prefix: str) -> str:
 
 def raw(connection: sqlite3.Connection, query: RawQuery) -> RawRecords:
     """The records that a message was made from."""
-    opened = shelf.open(connection, query.id)
+    opened = open_conversation(connection, query.id)
     trajectory = opened.reading.trajectory
     branches = trajectory.branches or []
     line = 0
@@ -378,7 +327,7 @@ def _records_above(
         return None
     try:
         ident = shown_id(row_id(above.source or trajectory.source, above.conversation_id))
-        opened = shelf.open(connection, ident)
+        opened = open_conversation(connection, ident)
     except UnknownConversation:
         return None
     for number, one in enumerate(opened.reading.trajectory.messages):
@@ -398,14 +347,13 @@ def _same(one: Message, other: Message) -> bool:
 class Download(NamedTuple):
     name: str
     media_type: str
-    pieces: Iterator[bytes]
+    data: bytes
 
 
 _MEDIA = {
     ".html": "text/html; charset=utf-8",
     ".md": "text/markdown; charset=utf-8",
     ".json": "application/json",
-    ".jsonl": "application/x-ndjson",
 }
 
 
@@ -413,35 +361,25 @@ def download(connection: sqlite3.Connection, query: ExportQuery) -> Download:
     """The conversation with its sub-agents in any format; several files come as one archive."""
     if query.to not in sinks.SINKS or not sinks.is_installed(query.to):
         raise UsageError(f"cannot write {query.to!r} here")
-    row = find(connection, query.id)
-    source, _, ident = shown_id(row).partition("/")
+    source, _, ident = shown_id(find(connection, query.id)).partition("/")
     family = StoreCollection(connection).family(Entry(id=ident, source=source))
     sink = sinks.load(query.to)
     members = (family.root, *family.descendants)
     families = [family] if sink.FAMILIES else [Family(one) for one in members]
     stem = sinks.safe_name(ident)
     combine = sinks.load_combine(query.to, {})
-    pieces = [(piece.name, bytes(piece.data)) for one in families for piece in sink.write(one, {})]
-    if combine is None and not sink.MANY_FILES:
-        name = f"{stem}.{query.to}"
-        return Download(name, "application/x-ndjson", (data for _, data in pieces))
-    if combine is not None:
-        with scratch() as folder:
-            paths = write_combined(
-                combine,
-                sinks.combined_files(query.to),
-                {"": [data for _, data in pieces]},
-                str(folder),
-            )
-            files = [(path.name, path.read_bytes()) for path in paths]
-    else:
-        files = pieces
-    if len(files) == 1:
-        name, data = files[0]
-        media = _MEDIA.get(name[name.rfind(".") :], "application/octet-stream")
-        return Download(name, media, iter((data,)))
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
-        for name, data in files:
-            packed.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
-    return Download(f"{stem}-{query.to}.zip", "application/zip", iter((archive.getvalue(),)))
+    with scratch() as folder:
+        written = spool_families(families, query.to, {}, True, folder / "pieces")
+        target = folder / f"{stem}.{query.to}"
+        paths = write_output(written, query.to, combine, str(target))
+        if combine is None and not sink.MANY_FILES:
+            return Download(target.name, "application/x-ndjson", target.read_bytes())
+        if len(paths) == 1:
+            media = _MEDIA.get(paths[0].suffix, "application/octet-stream")
+            return Download(paths[0].name, media, paths[0].read_bytes())
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+            for path in paths:
+                name = zipfile.ZipInfo(str(path.relative_to(target)))
+                packed.writestr(name, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return Download(f"{stem}-{query.to}.zip", "application/zip", archive.getvalue())

@@ -22,6 +22,7 @@ _COLUMNS = (
     " nullif(c.started_at, ''), c.ended_at, c.messages, c.turns, c.tools, c.tool_failures,"
     " c.children, c.prompt_tokens, c.completion_tokens, c.cost_usd, c.parent_id, c.partial"
 )
+"""The fields of `Listed`, in their order."""
 _SORTS = {
     "activity": "ifnull(c.ended_at, c.started_at)",
     "started": "c.started_at",
@@ -76,14 +77,8 @@ def choices(connection: sqlite3.Connection, query: NoQuery) -> Choices:
         for counter, value in zip(names, values, strict=True):
             if value:
                 counter[value] += number
-    return Choices(
-        *(
-            [Choice(*pair) for pair in sorted(one.items(), key=lambda pair: (-pair[1], pair[0]))][
-                :500
-            ]
-            for one in names
-        )
-    )
+    frequent = (sorted(one.items(), key=lambda pair: (-pair[1], pair[0])) for one in names)
+    return Choices(*([Choice(*pair) for pair in pairs[:500]] for pairs in frequent))
 
 
 def find(connection: sqlite3.Connection, ident: str) -> str:
@@ -113,16 +108,10 @@ def listed(connection: sqlite3.Connection, row: str) -> Listed:
 
 
 def make_listed(columns: tuple[Any, ...]) -> Listed:
-    row, source, *rest = columns
-    (title, project, branch, model, version, started, ended, messages, turns, tools, failures,
-     children, prompt, completion, cost, parent, partial) = rest  # fmt: skip
-    return Listed(
-        id=shown_id(row), source=source, title=title, project=project, branch=branch, model=model,
-        agent_version=version, started_at=started, ended_at=ended, messages=messages, turns=turns,
-        tools=tools, failures=failures, children=children, prompt_tokens=prompt,
-        completion_tokens=completion, cost_usd=cost,
-        parent=f"{source}/{parent}" if parent else None, partial=partial,
-    )  # fmt: skip
+    row = Listed(**dict(zip(Listed.__struct_fields__, columns, strict=True)))
+    row.id = shown_id(row.id)
+    row.parent = f"{row.source}/{row.parent}" if row.parent else None
+    return row
 
 
 def _conditions(query: ListQuery) -> tuple[list[str], list[Any]]:

@@ -2,42 +2,14 @@
 
 import sqlite3
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
 import unspool
 from unspool.serve import conversation, conversations, findings, now
-from unspool.serve.answers import (
-    Aligned,
-    Branched,
-    Choices,
-    Conversation,
-    FiguresAnswer,
-    Findings,
-    Health,
-    Items,
-    Messages,
-    Now,
-    Outline,
-    Page,
-    Pairs,
-    Place,
-    RawRecords,
-)
-from unspool.serve.queries import (
-    BranchQuery,
-    FiguresQuery,
-    ItemsQuery,
-    ListQuery,
-    MessagesQuery,
-    NoQuery,
-    OneQuery,
-    PairQuery,
-    PlaceQuery,
-    RawQuery,
-    SearchQuery,
-)
+from unspool.serve.answers import Health
+from unspool.serve.queries import NoQuery
 from unspool.store.changes import last_change
 
 encode = msgspec.json.Encoder(enc_hook=str).encode  # Markup is text
@@ -58,55 +30,36 @@ def health(connection: sqlite3.Connection, query: NoQuery) -> Health:
     return Health(unspool.__version__, count, now.is_live(connection), last_change(connection))
 
 
-ENDPOINTS = (
-    Endpoint("/api/health", "Whether the server is there", NoQuery, Health, health),
-    Endpoint(
-        "/api/conversations", "Conversations, a page at a time", ListQuery, Page,
-        conversations.list_page,
+_HANDLERS: tuple[tuple[str, str, Callable[[sqlite3.Connection, Any], Any]], ...] = (
+    ("health", "Whether the server is there", health),
+    ("conversations", "Conversations, a page at a time", conversations.list_page),
+    (
+        "conversations/outline", "How many there are, and a cursor for every page",
+        conversations.outline,
     ),
-    Endpoint(
-        "/api/conversations/outline", "How many there are, and a cursor for every page",
-        ListQuery, Outline, conversations.outline,
+    ("choices", "Agents, projects and models to filter by", conversations.choices),
+    (
+        "conversation", "One conversation: facts, turns, sub-agents", conversation.conversation,
     ),
-    Endpoint(
-        "/api/choices", "Agents, projects and models to filter by", NoQuery, Choices,
-        conversations.choices,
-    ),
-    Endpoint(
-        "/api/conversation", "One conversation: facts, turns, sub-agents", OneQuery, Conversation,
-        conversation.conversation,
-    ),
-    Endpoint(
-        "/api/conversation/messages", "Its messages as data", MessagesQuery, Messages,
-        conversation.messages,
-    ),
-    Endpoint(
-        "/api/conversation/items", "Its messages as pieces of a page", ItemsQuery, Items,
-        conversation.items,
-    ),
-    Endpoint(
-        "/api/conversation/place", "Where on the page a message stands", PlaceQuery, Place,
-        conversation.place,
-    ),
-    Endpoint(
-        "/api/conversation/branch", "An abandoned branch beside what came instead", BranchQuery,
-        Branched, conversation.branch,
-    ),
-    Endpoint(
-        "/api/conversation/raw", "The records that a message was made from", RawQuery, RawRecords,
-        conversation.raw,
-    ),
-    Endpoint("/api/search", "Where something was said", SearchQuery, Findings, findings.search),
-    Endpoint(
-        "/api/figures", "Tokens, cost, tools, files in figures", FiguresQuery, FiguresAnswer,
-        findings.figures,
-    ),
-    Endpoint(
-        "/api/alignment", "Two conversations on one time axis", PairQuery, Aligned,
-        findings.alignment,
-    ),
-    Endpoint(
-        "/api/alignments", "The pairs that belong together", NoQuery, Pairs, findings.pairs,
-    ),
-    Endpoint("/api/now", "What every agent is doing", NoQuery, Now, now.now),
+    ("conversation/messages", "Its messages as data", conversation.messages),
+    ("conversation/items", "Its messages as pieces of a page", conversation.items),
+    ("conversation/place", "Where on the page a message stands", conversation.place),
+    ("conversation/branch", "An abandoned branch beside what came instead", conversation.branch),
+    ("conversation/raw", "The records that a message was made from", conversation.raw),
+    ("search", "Where something was said", findings.search),
+    ("figures", "Tokens, cost, tools, files in figures", findings.figures),
+    ("alignment", "Two conversations on one time axis", findings.alignment),
+    ("alignments", "The pairs that belong together", findings.pairs),
+    ("now", "What every agent is doing", now.now),
 )  # fmt: skip
+
+
+def _endpoint(
+    name: str, summary: str, handle: Callable[[sqlite3.Connection, Any], Any]
+) -> Endpoint:
+    """What is asked and answered stands in the function's own signature."""
+    types = get_type_hints(handle)
+    return Endpoint(f"/api/{name}", summary, types["query"], types["return"], handle)
+
+
+ENDPOINTS = tuple(_endpoint(*row) for row in _HANDLERS)

@@ -1,8 +1,6 @@
 """Search, figures and alignment: what several conversations say together."""
 
 import sqlite3
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -22,15 +20,16 @@ from unspool.serve.answers import (
 )
 from unspool.serve.conversations import find, listed
 from unspool.serve.queries import FiguresQuery, NoQuery, PairQuery, SearchQuery
+from unspool.serve.recent import Recent
 from unspool.store import search as searching
 from unspool.store.align import align, in_order
 from unspool.store.changes import last_change
 from unspool.store.filters import Filters
 from unspool.store.ids import shown_id
-from unspool.store.stats import Group, stats
+from unspool.store.opening import store_path
+from unspool.store.stats import stats
 
 MOST_EVENTS = 5000
-MOST_KEPT = 50
 
 
 def search(connection: sqlite3.Connection, query: SearchQuery) -> Findings:
@@ -68,44 +67,26 @@ def make_hit(hit: searching.Hit) -> Hit:
     return Hit(hit.message_index, hit.role, hit.field, snippet, hit.turn, hit.timestamp, hit.tool)
 
 
-class Kept:
-    """Figures that were asked for lately: they hold until something in the store changes."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[object, ...], FiguresAnswer] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def figures(self, connection: sqlite3.Connection, query: FiguresQuery) -> FiguresAnswer:
-        (_, _, path) = connection.execute("PRAGMA database_list").fetchone()
-        filters = query.filters(tool=query.tool, file=query.file)
-        key = (path, last_change(connection), query.by, *msgspec.structs.astuple(filters))
-        with self._lock:
-            if key in self._kept:
-                return self._kept[key]
-        answer = _figures(connection, query.by, filters)
-        with self._lock:
-            self._kept[key] = answer
-            while len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
-        return answer
+_figures: Recent[FiguresAnswer] = Recent(50)
 
 
-figures = Kept().figures
+def figures(connection: sqlite3.Connection, query: FiguresQuery) -> FiguresAnswer:
+    """They hold until something in the store changes."""
+    filters = query.filters(tool=query.tool, file=query.file)
 
-
-def _figures(connection: sqlite3.Connection, by: Group, filters: Filters) -> FiguresAnswer:
-    rows = stats(connection, by, filters)
-    return FiguresAnswer(
-        by,
-        [
+    def make() -> FiguresAnswer:
+        rows = [
             FiguresRow(
                 **msgspec.structs.asdict(row),
                 total=row.total_tokens,
                 acceptance=row.acceptance_rate,
             )
-            for row in rows
-        ],
-    )
+            for row in stats(connection, query.by, filters)
+        ]
+        return FiguresAnswer(query.by, rows)
+
+    key = (store_path(connection), query.by, *msgspec.structs.astuple(filters))
+    return _figures.get(key, last_change(connection), make)
 
 
 def alignment(connection: sqlite3.Connection, query: PairQuery) -> Aligned:

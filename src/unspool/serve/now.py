@@ -2,8 +2,6 @@
 
 import sqlite3
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import msgspec
 
@@ -15,17 +13,16 @@ from unspool.serve.answers import Doing, Listed, Now
 from unspool.serve.conversations import listed
 from unspool.serve.queries import NoQuery
 from unspool.store.ids import row_id
+from unspool.store.opening import store_path
 from unspool.store.prices import rates_of
 from unspool.views.characters import one_line
 
-RECENT = timedelta(days=1)
 MOST = 100
 _WORDS = 300
 
 
 def now(connection: sqlite3.Connection, query: NoQuery) -> Now:
     """Whoever was heard of in the last day; those that want something first."""
-    since = (datetime.now(UTC) - RECENT).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     known: dict[str, Doing] = {}
 
     def add(ident: str, state: str, since: str | None, tool: str | None) -> None:
@@ -41,7 +38,7 @@ def now(connection: sqlite3.Connection, query: NoQuery) -> Now:
             )
 
     for doing in doings(connection):
-        if doing.at < since or len(known) >= MOST:
+        if len(known) >= MOST:
             break
         add("/".join(doing.key), doing.state, doing.since, doing.tool)
     # Of a parent that nobody told anything of, its sub-agents tell.
@@ -86,5 +83,4 @@ def _priced(connection: sqlite3.Connection, row: str, one: Listed) -> Listed:
 
 def is_live(connection: sqlite3.Connection) -> bool:
     """Whether a daemon keeps the store current."""
-    path = Path(connection.execute("PRAGMA database_list").fetchone()[2])
-    return is_running(Layout.beside(path))
+    return is_running(Layout.beside(store_path(connection)))

@@ -9,11 +9,8 @@ of the facts, or else says the message's words: an object of the document, a row
 import json
 import re
 import sqlite3
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,7 +23,8 @@ from unspool.pipeline.collect import rebuild
 from unspool.pipeline.finish import finish
 from unspool.reduce import Provenance, Statement
 from unspool.serve.answers import RawRecord
-from unspool.store.blocks import decode_block, expand, get_facts, iter_raw
+from unspool.serve.recent import Recent
+from unspool.store.blocks import get_facts, iter_raw
 from unspool.store.ids import row_id
 from unspool.store.update import owner_of
 from unspool.trajectory import Message, Trajectory, text_of
@@ -39,19 +37,9 @@ _SHORT = 3
 """Words of so few characters stand everywhere; they are looked for as a whole value."""
 _LONGEST_KEY = 500
 _PARSED_BYTES = 64_000_000
-_TRACED = 8
-"""Of so many conversations it is kept what their messages were made from."""
 _JOINTS = re.compile(r"[:/#]")
 _DATABASE = b"SQLite format 3\x00"
 _patch = msgspec.msgpack.Decoder(Patch).decode
-
-
-class _Line(msgspec.Struct):
-    conversation_id: str
-    messages: list[msgspec.Raw]
-
-
-_line = msgspec.json.Decoder(_Line).decode
 
 
 class Told(NamedTuple):
@@ -94,28 +82,8 @@ Lines = list[list[list[Of]]]
 """What belongs to every message: of the conversation itself, and then of each of its branches."""
 
 
-class Traces:
-    """What the messages of the conversations that were asked for last were made from."""
-
-    def __init__(self) -> None:
-        self._traced: OrderedDict[tuple[Key, str], Lines[Told]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def of(self, connection: sqlite3.Connection, key: Key, version: str) -> Lines[Told]:
-        with self._lock:
-            if (key, version) in self._traced:
-                self._traced.move_to_end((key, version))
-                return self._traced[key, version]
-        lines = _trace(connection, key)
-        traced = [[[*map(_told, statements)] for statements in line] for line in lines]
-        with self._lock:
-            self._traced[key, version] = traced
-            while len(self._traced) > _TRACED:
-                self._traced.popitem(last=False)
-        return traced
-
-
-traces = Traces()
+_traced: Recent[Lines[Told]] = Recent(8)
+"""What the messages of the conversations that were asked for last were made from."""
 
 
 def _trace(connection: sqlite3.Connection, key: Key) -> Lines[Statement]:
@@ -152,12 +120,15 @@ def records_of(
     lines = [trajectory.messages, *(branch.messages for branch in trajectory.branches or ())]
     message = lines[line][number]
     key = (trajectory.source, trajectory.conversation_id)
-    traced = traces.of(connection, key, version)
+    traced = _traced.get(
+        key,
+        version,
+        lambda: [[[*map(_told, one)] for one in line] for line in _trace(connection, key)],
+    )
     # (A daemon may have written the conversation anew since it was opened.)
     is_known = [*map(len, traced)] == [*map(len, lines)]
     told = traced[line][number] if is_known else []
-    records = [] if told or line else _in_trajectory(connection, trajectory, number)
-    records = records or _find(connection, trajectory, message, told)
+    records = _find(connection, trajectory, message, told)
     if records:
         return Found(records[:MOST])
     paths = {one.origin for one in told} or {trajectory.file_path or ""}
@@ -171,36 +142,6 @@ def records_of(
     return Found([_record(origin, None, "", text) for origin, text in texts[:MOST]], note)
 
 
-def _origins(connection: sqlite3.Connection, trajectory: Trajectory) -> list[tuple[int, str]]:
-    return connection.execute(
-        "SELECT o.id, o.path FROM conversation_origins c JOIN origins o ON o.id = c.origin_id"
-        " WHERE c.conversation_id = ?",
-        (row_id(trajectory.source, trajectory.conversation_id),),
-    ).fetchall()
-
-
-def _in_trajectory(
-    connection: sqlite3.Connection, trajectory: Trajectory, number: int
-) -> list[RawRecord]:
-    """The message of a conversation that came as a line of trajectory JSONL."""
-    size = "SELECT ifnull(sum(size_bytes), 0) FROM raw_traces WHERE origin_id = ?"
-    for origin, path in _origins(connection, trajectory):
-        if connection.execute(size, (origin,)).fetchone()[0] > _PARSED_BYTES:
-            continue
-        data = b"".join(data for _, data in iter_raw(connection, origin))
-        at = 0
-        for line in data.split(b"\n"):
-            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                told = _line(line)
-                if told.conversation_id == trajectory.conversation_id and number < len(
-                    told.messages
-                ) == len(trajectory.messages):
-                    text = bytes(told.messages[number]).decode("utf-8", "replace")
-                    return [_record(path, at, f"messages[{number}]", text)]
-            at += len(line) + 1
-    return []
-
-
 def _find(
     connection: sqlite3.Connection, trajectory: Trajectory, message: Message, told: list[Told]
 ) -> list[RawRecord]:
@@ -208,7 +149,12 @@ def _find(
     for one in told:
         offsets.setdefault(one.origin, set()).add(one.offset)
     if not told:
-        offsets = {path: set() for _, path in _origins(connection, trajectory)}
+        rows = connection.execute(
+            "SELECT o.path FROM conversation_origins c JOIN origins o ON o.id = c.origin_id"
+            " WHERE c.conversation_id = ?",
+            (row_id(trajectory.source, trajectory.conversation_id),),
+        )
+        offsets = {path: set() for (path,) in rows}
     ways = [*_ways_to_know(message, told)]
     return _search(connection, offsets, ways) or _search(
         connection, {path: set() for path in _beside(connection, offsets)}, ways
@@ -225,7 +171,7 @@ def _search(
             continue
         for path in sorted(places):
             offsets = sorted(places[path]) if not records else []
-            records += _from_origin(connection, path, offsets, wanted)
+            records += islice(_from_origin(connection, path, offsets, wanted), MOST)
     return records
 
 
@@ -278,7 +224,7 @@ def _from_origin(
         return
     origin, whole, size = found
     if not whole:
-        yield from _lines(connection, origin, path, offsets, wanted)
+        yield from _lines(path, iter_raw(connection, origin), offsets, wanted)
         return
     pieces = iter_raw(connection, origin)
     _, beginning = next(pieces, (0, b""))
@@ -290,24 +236,23 @@ def _from_origin(
 
 
 def _lines(
-    connection: sqlite3.Connection, origin: int, path: str, offsets: list[int], wanted: Wanted
+    path: str,
+    lines: Iterable[tuple[int, bytes]],
+    offsets: Iterable[int],
+    wanted: Wanted,
+    several: bool = False,
 ) -> Iterator[RawRecord]:
-    """Lines of a log: those that are known, or the first that holds what is wanted."""
-    sought = wanted.in_bytes() if not offsets else []
+    """Lines of a log: those that are known, else the first that holds what is wanted, or `several`."""
     left = set(offsets)
-    rows = connection.execute(
-        "SELECT data FROM raw_traces WHERE origin_id = ? AND first_offset <= ? ORDER BY first_offset",
-        (origin, max(offsets, default=1 << 62)),
-    )
-    for (data,) in rows:
-        for offset, line in decode_block(expand(data)):
-            # A record may be glued to the one before it, in the middle of a line.
-            here = {at for at in left if offset <= at < offset + len(line)}
-            left -= here
-            if here or any(one in line for one in sought):
-                yield _record(path, offset, "", line.decode("utf-8", "replace"))
-                if not offsets:
-                    return
+    sought = wanted.in_bytes() if not left else []
+    for offset, line in lines:
+        # A record may be glued to the one before it, in the middle of a line.
+        here = {at for at in left if offset <= at < offset + len(line)}
+        left -= here
+        if here or any(one in line for one in sought):
+            yield _record(path, offset, "", line.decode("utf-8", "replace"))
+            if not left and not several:
+                return
 
 
 def _parts(path: str, data: bytes, offsets: list[int], wanted: Wanted) -> Iterator[RawRecord]:
@@ -317,9 +262,11 @@ def _parts(path: str, data: bytes, offsets: list[int], wanted: Wanted) -> Iterat
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         if b"\0" in data:
             return  # nobody could read it
-        known = [at for at in offsets if at >= 0 and (at == 0 or data[at - 1 : at] == b"\n")]
-        for at in known or _holding(data, wanted):
-            yield _record(path, at, "", _written_at(data, at))
+        lines = data.splitlines(keepends=True)
+        numbered = [*zip(accumulate(map(len, lines), initial=0), lines, strict=False)]
+        known = {at for at, _ in numbered}.intersection(offsets)
+        for record in _lines(path, numbered, known, wanted, wanted.whole and not known):
+            yield _record(path, record.offset, "", _written_at(data, record.offset or 0))
         return
     for where, part in _objects(document, wanted):
         yield _record(path, None, where, msgspec.json.encode(part).decode())
@@ -333,17 +280,6 @@ def _whole(connection: sqlite3.Connection, path: str) -> Iterator[RawRecord]:
         for _, data in islice(iter_raw(connection, origin), 1):
             if b"\0" not in data:
                 yield _record(path, None, "", data.decode("utf-8", "replace"))
-
-
-def _holding(data: bytes, wanted: Wanted) -> Iterator[int]:
-    """Where the lines begin that hold what is wanted; of mere words the first one."""
-    at = 0
-    for line in data.splitlines(keepends=True):
-        if any(one in line for one in wanted.in_bytes()):
-            yield at
-            if not wanted.whole:
-                return
-        at += len(line)
 
 
 def _written_at(data: bytes, at: int) -> str:
