@@ -15,7 +15,7 @@ from tests.test_otlp_protobuf import with_bytes
 from unspool.cli import group
 from unspool.sinks import Family
 from unspool.sinks.otlp import write
-from unspool.trajectory import Message, Trajectory, Usage
+from unspool.trajectory import Branch, Message, ToolCall, ToolFunction, Trajectory, Usage
 
 
 def families(trajectories: list[Trajectory]) -> list[Family]:
@@ -117,6 +117,30 @@ def test_reads_back(case: Path, tmp_path: Path) -> None:
                 assert back.parent.conversation_id == one.parent.conversation_id
                 assert back.parent.tool_call_id == one.parent.tool_call_id
         assert not again
+
+
+@pytest.mark.parametrize("index", [2, 4])
+@pytest.mark.parametrize("ending", [[], [Message("assistant", "Listed.")]])
+def test_calls_of_an_abandoned_branch_stay_in_it(
+    index: int, ending: list[Message], tmp_path: Path
+) -> None:
+    call = ToolCall(id="c1", function=ToolFunction("ls", "{}"))
+    branch = [
+        Message("user", "List them."),
+        Message("assistant", "", tool_calls=[call]),
+        Message("tool", "a.txt", tool_call_id="c1"),
+        *ending,
+    ]
+    words = [("user", "Hello."), ("assistant", "Hi."), ("user", "Go on."), ("assistant", "Done.")]
+    one = Trajectory("c", [Message(role, text) for role, text in words], source="codex")  # type: ignore[arg-type]
+    one.branches = [Branch(index, branch)]
+    (tmp_path / "traces.jsonl").write_bytes(b"".join(p.data for p in write(Family(one), {})))
+    (back,) = reduce_all(facts_of(origins_of(tmp_path)))
+    assert back.branches is not None
+    assert [branch.index for branch in back.branches] == [index]
+    for read, written in ((back.messages, one.messages), (back.branches[0].messages, branch)):
+        assert [(m.role, m.content) for m in read] == [(m.role, m.content) for m in written]
+        assert [m.tool_call_id for m in read] == [m.tool_call_id for m in written]
 
 
 def test_extract_and_export_write_the_same_traces(tmp_path: Path) -> None:

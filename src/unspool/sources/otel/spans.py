@@ -103,6 +103,8 @@ class Traces:
         """Conversation → what its runs say that the person asked: their lists hold it once more."""
         self.callers: dict[tuple[Key, str], str] = {}
         """Call → the record of the answer that asked for it."""
+        self.withdrawn: set[tuple[Key, str]] = set()
+        """The calls of answers that were taken back."""
         self.histories: dict[Key, History] = {}
         """The last lists of the conversations that were told last."""
         self.answers: dict[str, str] = {}
@@ -188,6 +190,8 @@ class Traces:
             took = (item.end - item.start) / 1000 if item.end and item.start else None
             caller = self.callers.get((scribe.key, call), "")
             last = self.last.get(scribe.key, ROOT)
+            if (scribe.key, call) in self.withdrawn:
+                scribe.rank = Rank.COPY  # an echo, which goes to the branch that has the call
             if scribe.rank > 0:
                 scribe.call(id=call, name=name, arguments=arguments, rank=Rank.ECHO + 1)
             else:
@@ -357,8 +361,13 @@ class Traces:
             place.message(id=ident, role="system", text=text, **first)
 
     def _tell_message(self, place: Scribe, ident: str, said: Said, linear: bool) -> None:
+        beside = place
+        if said.withdrawn and said.results:
+            # Where its call is: on the chain by itself, it would be the last that was not taken back.
+            place.link()
+            beside = place.at(entry=f"{ident}:result", after=None)
         for result in said.results:
-            place.returned(
+            beside.returned(
                 call=result.id.partition("__vscode-")[0], name=result.name, text=result.text,
                 rank=max(place.rank, Rank.COPY),
             )  # fmt: skip
@@ -379,6 +388,8 @@ class Traces:
             bare = call.id.partition("__vscode-")[0]
             place.call(id=bare, message=ident, index=index, name=call.name, arguments=call.text)
             self.callers[(place.key, bare)] = ident
+            if said.withdrawn:
+                self.withdrawn.add((place.key, bare))
         if said.role == "user" and place.key[0] == NAME:
             place.note("title", title_of(said.text), Rank.GUESS)
         if CUT in said.text[-80:]:
