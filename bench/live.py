@@ -19,9 +19,9 @@ from pathlib import Path
 from bench import claude_code
 from bench.measure import Row
 from unspool.hooks.spool import Layout
-from unspool.live.daemon import queue_path, read_status
+from unspool.live.daemon import read_status
 from unspool.live.intake import take_in
-from unspool.live.queue import SqliteQueue
+from unspool.live.queue import SqliteQueue, queue_path
 
 EVENTS = 20_000
 CONVERSATIONS = 10

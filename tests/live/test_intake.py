@@ -2,9 +2,7 @@
 
 import json
 import os
-import shutil
 import subprocess
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ from unspool.hooks.spool import HALF_WRITTEN_SECONDS, Layout, hand_over
 from unspool.live.intake import make_arrival, sweep, take_in
 from unspool.live.logs import log_line, log_path
 from unspool.live.queue import Arrival, SqliteQueue
-from unspool.live.spool import Spool
 
 
 @pytest.fixture
@@ -57,31 +54,6 @@ def test_the_hooks_command_ends_in_the_queue(layout: Layout, queue: SqliteQueue)
     assert event.arrival.data == payload()
     assert abs(event.arrival.received_ns - time.time_ns()) < 60e9
     assert list(layout.new.iterdir()) == []
-
-
-@pytest.mark.parametrize("system", ["here", "removed", "silent", "other"])
-def test_whatever_the_system_says_of_the_spool(
-    layout: Layout, queue: SqliteQueue, monkeypatch: pytest.MonkeyPatch, system: str
-) -> None:
-    if system == "silent":  # a network drive: it may be watched, and nothing is ever said
-        monkeypatch.setattr(Spool, "_watch_folder", lambda spool: False)
-    elif system == "other":
-        monkeypatch.setattr("sys.platform", "darwin")
-    spool = Spool(layout, threading.Event())
-    came = 0
-    for number in range(3):
-        if system == "removed":
-            shutil.rmtree(layout.spool)
-            spool.wait(came=False)
-            layout.make()
-        hook = threading.Thread(target=drop, args=(layout, f"any.{number}", payload(), number))
-        hook.start()
-        while came == number:
-            spool.wait(came > 0)
-            came += sum(len(batch) for batch in take_in(layout, queue))
-        hook.join()
-    spool.close()
-    assert [event.arrival.received_ns for event in queue.read("")] == [0, 1, 2]
 
 
 def test_in_order_of_arrival_and_each_once(layout: Layout, queue: SqliteQueue) -> None:

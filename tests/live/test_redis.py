@@ -157,7 +157,7 @@ def test_the_journal_is_kept_until_the_store_has_it(server: Server, tmp_path: Pa
     forward = Forward(journal, RedisQueue(server.address))
     assert forward.step() == 3
     assert forward.step() == 0
-    assert forward.waiting() == 3
+    assert journal.backlog("").events == 3
     forward.queue.client.flushall()  # type: ignore[attr-defined]  # the real client
     assert forward.step() == 3  # Redis has lost everything: once more
     worker = RedisQueue(server.address)
@@ -165,7 +165,7 @@ def test_the_journal_is_kept_until_the_store_has_it(server: Server, tmp_path: Pa
     assert [event.arrival for event in events] == [arrival(number) for number in range(3)]
     worker.acknowledge(events[-1].position, events)
     forward.step()
-    assert forward.waiting() == 0
+    assert journal.backlog("").events == 0
 
 
 # Files of another machine
@@ -175,8 +175,11 @@ def test_pieces_of_a_file_in_any_order_twice_and_anew(tmp_path: Path) -> None:
     layout = Layout.beside(tmp_path / "store.db")
     layout.make()
 
-    def piece(edition: str, offset: int, data: bytes) -> None:
-        made = Piece("host", "/home/ann/.claude/s.jsonl", edition, offset, 0, 10**18, data)
+    def piece(
+        edition: str, offset: int, data: bytes, total: int = 0, name: str = "s.jsonl"
+    ) -> None:
+        path = f"/home/ann/.claude/{name}"
+        made = Piece("host", path, edition, offset, total, 10**18, data, whole=total > 0)
         apply(layout, Arrival("", 0, "", "file_bytes", "", _encode(made)))
 
     target = mirror_folder(layout) / "host/home/ann/.claude/s.jsonl"
@@ -189,6 +192,15 @@ def test_pieces_of_a_file_in_any_order_twice_and_anew(tmp_path: Path) -> None:
     piece("b", 0, b"anew\n")
     piece("a", 14, b"four\n")  # late, of a file that is no more
     assert target.read_bytes() == b"anew\n"
+    # A database takes the place of the one before when all of it is here.
+    database = target.with_name("d.db")
+    for _ in range(2):
+        piece("a", 4, b"5678", 8, "d.db")
+        piece("a", 0, b"1234", 8, "d.db")
+    piece("b", 0, b"abcd", 6, "d.db")
+    assert database.read_bytes() == b"12345678"
+    piece("b", 4, b"ef", 6, "d.db")
+    assert database.read_bytes() == b"abcdef"
 
 
 @pytest.mark.parametrize("path", ["/../../etc/passwd", "..\\..\\x", "/a/../../../b", "/./.", ""])

@@ -18,8 +18,8 @@ from unspool.cli.options import (
 from unspool.cli.screen import print_json, say
 from unspool.hooks.spool import Layout
 from unspool.io.temporary import scratch
-from unspool.live.daemon import live_status, queue_path
-from unspool.live.queue import SqliteQueue
+from unspool.live.daemon import live_status
+from unspool.live.queue import SqliteQueue, queue_path
 from unspool.pipeline.output import write_output
 from unspool.store import maintenance
 from unspool.store.collection import StoreCollection

@@ -87,15 +87,7 @@ def command(
     if role == "worker" or open_queue is not None:
         mirror = mirror_folder(Layout.beside(store))
         tops = [*([] if role == "worker" and not paths else tops), str(mirror)]
-    daemon = Daemon(
-        store,
-        tops,
-        tell,
-        not no_raw,
-        open_queue,
-        None if role == "worker" else open_queue,
-        reducers,
-    )
+    daemon = Daemon(store, tops, tell, not no_raw, open_queue, role != "worker", reducers)
 
     def stop(*_: Any) -> None:
         daemon.stop.set()
@@ -107,10 +99,14 @@ def command(
     if not quiet and not as_json and not once:
         say(f"unspool: watching for {store}; Ctrl-C ends it", err=True)
     if role == "intake" and open_queue is not None:
-        run_intake(
-            daemon.layout, daemon.layout.live / "queue.db", tops[:-1], open_queue,
-            lambda text: say(f"unspool: {text}", err=True), daemon.stop,
-        )  # fmt: skip
+        said = [""]
+
+        def tell_once(trouble: str) -> None:
+            if trouble != said[-1]:
+                say(f"unspool: {trouble or 'it works again'}", err=True)
+            said[:] = [trouble]
+
+        run_intake(daemon.layout, daemon.stop, tell_once, open_queue, tops[:-1])
     else:
         daemon.run(once)
 

@@ -13,6 +13,7 @@ states.py    who works, who waits for you
 daemon.py    all of it, once per store
 drain.py     what has arrived, without a daemon
 service.py   the daemon with every login
-redis_queue.py, forward.py, mirror.py   many machines, one store
+forward.py   the spool emptied; what it held sent on to another machine
+redis_queue.py, mirror.py   many machines, one store
 failpoints.py  where tests kill it
 """

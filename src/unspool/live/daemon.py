@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,14 +26,13 @@ from unspool.facts import Key
 from unspool.hooks.spool import FILE_MODE, Layout
 from unspool.io.memory import give_back
 from unspool.io.temporary import scratch, take_lock
-from unspool.live.forward import Forward, RemoteQueue
-from unspool.live.intake import SWEEP_SECONDS, read_payload, sweep, take_in
+from unspool.live.forward import RemoteQueue, run_intake
+from unspool.live.intake import read_payload
 from unspool.live.monitors import Monitors
 from unspool.live.notices import follow
-from unspool.live.queue import Arrival, Backlog, Queue, SqliteQueue
+from unspool.live.queue import Arrival, Backlog, Queue, SqliteQueue, queue_path
 from unspool.live.reducers import REDUCERS, Pool
 from unspool.live.schedule import Due, Schedule
-from unspool.live.spool import Spool
 from unspool.live.states import RUNNING, doings
 from unspool.live.writer import Fault, Taken, Writer, clear
 from unspool.store.align import align_again
@@ -87,10 +86,6 @@ class News(msgspec.Struct, omit_defaults=True):
     backlog: int | None = None
     """Events that have arrived and are not in the store yet."""
     text: str | None = None
-
-
-def queue_path(layout: Layout) -> Path:
-    return layout.live / "queue.db"
 
 
 @contextmanager
@@ -158,8 +153,8 @@ class Daemon:
         tops: list[str],
         tell: Callable[[News], None],
         raw: bool = True,
-        queue: Callable[[], Queue] | None = None,
-        forward_to: Callable[[], RemoteQueue] | None = None,
+        remote: Callable[[], RemoteQueue] | None = None,
+        sends: bool = True,
         reducers: int = REDUCERS,
     ) -> None:
         self.store = store
@@ -167,10 +162,10 @@ class Daemon:
         self.tops = tops
         self.tell = tell
         self.raw = raw
-        self.open_queue = queue or (lambda: SqliteQueue(queue_path(self.layout)))
-        self._is_given_queue = queue is not None
-        self.forward_to = forward_to
-        """Where the spool is sent on to; without it, it goes into the queue itself."""
+        self.remote = remote
+        """The queue that many machines fill; without it, the one beside the store is read."""
+        self.sends = sends
+        """Not a worker: what arrives at its machine is another's to send."""
         self.stop = threading.Event()
         self.bell = threading.Event()
         self.transcripts: deque[str] = deque(maxlen=10_000)
@@ -190,46 +185,29 @@ class Daemon:
 
     # intake
 
-    def _take_in(self, spool: Spool) -> None:
-        """The thread that empties the spool."""
-        queue: Queue | None = None
-        forward: Forward | None = None
-        swept = 0.0
-        while not self.stop.is_set():
-            came = False
-            try:
-                if queue is None:
-                    queue, forward = self._open_intake()
-                if time.monotonic() - swept > SWEEP_SECONDS:
-                    sweep(self.layout)
-                    swept = time.monotonic()
-                for batch in take_in(self.layout, queue):
-                    came = True
-                    self.transcripts.extend(_transcripts(batch))
-                    self.bell.set()
-                    if self.stop.is_set():
-                        break
-                if forward is not None:
-                    forward.step()
-                self._well("intake")
-            except (UnspoolError, OSError) as error:
-                # What is in the spool stays there.
-                self._trouble("intake", str(error))
-                self.stop.wait(RETRY_SECONDS)
+    def open_queue(self) -> Queue:
+        return self.remote() if self.remote else SqliteQueue(queue_path(self.layout))
+
+    def _take_in(self, once: bool) -> None:
+        """Empties the spool, in a thread of its own."""
+
+        def came(batch: list[Arrival]) -> None:
+            payloads = (read_payload(arrival.data)[0] for arrival in batch)
+            paths = {payload.transcript_path or payload.transcriptPath for payload in payloads}
+            self.transcripts.extend(path for path in paths if isinstance(path, str) and path)
+            self.bell.set()
+
+        def tell(trouble: str) -> None:
+            if trouble:
+                self._trouble("intake", trouble)
             else:
-                spool.wait(came)
-        if queue is not None:
-            queue.close()
+                self._well("intake")
+
+        run_intake(self.layout, self.stop, tell, self.remote, came=came, once=once)
 
     def _notice(self, path: str) -> None:
         self.noticed.append(path)
         self.bell.set()
-
-    def _open_intake(self) -> tuple[Queue, Forward | None]:
-        if self.forward_to is None:
-            return self.open_queue(), None
-        journal = SqliteQueue(queue_path(self.layout))
-        return journal, Forward(journal, self.forward_to())
 
     def _trouble(self, what: str, text: str) -> None:
         """Said once, not on every try, and not by both threads."""
@@ -250,21 +228,12 @@ class Daemon:
 
     def run(self, once: bool = False) -> None:
         with only_daemon(self.layout, self.store), scratch() as folder:
-            spool = Spool(self.layout, self.stop)
-            intake = threading.Thread(
-                target=self._take_in, args=(spool,), name="intake", daemon=True
-            )
-            if self._is_given_queue and self.forward_to is None:
-                pass  # a worker: what arrives here is another's to send
-            elif once:
-                queue, forward = self._open_intake()
-                for batch in take_in(self.layout, queue):
-                    self.transcripts.extend(_transcripts(batch))
-                if forward is not None:
-                    forward.step()
-                queue.close()
-            else:
-                intake.start()
+            intake = threading.Thread(target=self._take_in, args=(False,), daemon=True)
+            if once and self.sends:
+                self._take_in(once=True)
+            elif not once:
+                if self.sends:
+                    intake.start()
                 follow(self.tops, self._notice, self.stop)
             gc.disable()  # facts hold no cycles; once a minute is enough,
             gc.freeze()  # and the program itself need not be looked through
@@ -275,9 +244,7 @@ class Daemon:
                 gc.enable()
                 self.stop.set()
                 if intake.ident is not None:
-                    spool.wake()
                     intake.join()
-                spool.close()
 
     def _run(self, folder: Path, once: bool) -> None:
         while not self.stop.is_set():
@@ -575,13 +542,6 @@ def _unread_bytes(changed: Changed) -> int:
     if changed.known is not None and changed.state:
         return 0  # of a database that is known only what is new is read
     return changed.size_bytes - changed.begin
-
-
-def _transcripts(arrivals: Iterable[Arrival]) -> set[str]:
-    """The files that events name."""
-    payloads = (read_payload(arrival.data)[0] for arrival in arrivals)
-    paths = (payload.transcript_path or payload.transcriptPath for payload in payloads)
-    return {path for path in paths if isinstance(path, str) and path}
 
 
 def _emptied(paths: deque[str]) -> set[str]:

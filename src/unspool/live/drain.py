@@ -5,9 +5,9 @@ from pathlib import Path
 
 from unspool.hooks.spool import Layout
 from unspool.io.temporary import scratch
-from unspool.live.daemon import is_running, queue_path
+from unspool.live.daemon import is_running
 from unspool.live.intake import take_in
-from unspool.live.queue import Queue, SqliteQueue
+from unspool.live.queue import Queue, SqliteQueue, queue_path
 from unspool.live.writer import Writer, clear
 from unspool.store.events import position
 

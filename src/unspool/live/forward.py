@@ -1,4 +1,4 @@
-"""Forward: an intake sends what it has to a queue on another machine.
+"""Forward: the intake, and how it sends what it has to a queue on another machine.
 
 The local queue is its journal: an event stays there until the store has acknowledged it. Where
 Redis has lost everything (its generation is another one), all of the journal is sent again.
@@ -7,9 +7,8 @@ Redis has lost everything (its generation is another one), all of the journal is
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from unspool.errors import UnspoolError
@@ -17,9 +16,16 @@ from unspool.hooks.spool import Layout
 from unspool.live.failpoints import reach
 from unspool.live.intake import SWEEP_SECONDS, sweep, take_in
 from unspool.live.mirror import Sender
-from unspool.live.queue import READ_EVENTS, Arrival, Queue, SqliteQueue
-from unspool.live.spool import LOOK_SECONDS, Spool
+from unspool.live.queue import READ_EVENTS, Arrival, Queue, SqliteQueue, queue_path
 from unspool.trajectory import Trajectory
+
+SPOOL_SECONDS = 0.01
+"""The spool is listed so often, and what comes within this time goes into the queue together;"""
+QUIET_SPOOL_SECONDS = 0.1
+"""so often where nothing came for a while: a tenth of a percent of a core."""
+QUIET_SECONDS = 10.0
+LOOK_SECONDS = 1.0
+"""An intake that sends looks at its files so often, and asks the queue what the store has."""
 
 
 @runtime_checkable
@@ -103,56 +109,61 @@ class Forward:
         )
         self._db.execute("COMMIT")
 
-    def waiting(self) -> int:
-        """Events that the store has not acknowledged."""
-        return int(self._db.execute("SELECT count(*) FROM events").fetchone()[0])
-
 
 def run_intake(
     layout: Layout,
-    journal_path: Path,
-    tops: list[str],
-    open_queue: Callable[[], RemoteQueue],
-    tell: Callable[[str], None],
     stop: threading.Event,
+    tell: Callable[[str], None],
+    open_queue: Callable[[], RemoteQueue] | None = None,
+    tops: Iterable[str] = (),
+    came: Callable[[list[Arrival]], None] = lambda batch: None,
+    once: bool = False,
 ) -> None:
-    """An intake without a store: the spool and the bytes of files, sent until `stop` is set."""
+    """The spool into the queue beside the store, until `stop` is set or, with `once`, as it is now.
+
+    `open_queue`: where that is only a journal of what is sent on, with the bytes of the files below
+    `tops`. `came` gets what arrives, `tell` what is wrong: nothing (an empty text) most of the time.
+    """
     layout.make()
-    journal = SqliteQueue(journal_path)
-    sender = Sender(journal, tops, layout.live)
+    journal: SqliteQueue | None = None
+    sender: Sender | None = None
     forward: Forward | None = None
-    trouble = ""
-    looked = swept = float("-inf")
-    spool = Spool(layout, stop)
-    try:
-        while not stop.is_set():
-            came = False
-            try:
-                if time.monotonic() - swept > SWEEP_SECONDS:
-                    swept = time.monotonic()
-                    sweep(layout)
-                for _ in take_in(layout, journal):
-                    came = True
-                if time.monotonic() - looked >= LOOK_SECONDS:
-                    looked = time.monotonic()
+    looked = swept = moved = float("-inf")
+    while not stop.is_set():
+        try:
+            if journal is None:
+                journal = SqliteQueue(queue_path(layout))
+                sender = Sender(journal, tops, layout.live) if tops else None
+            if time.monotonic() - swept > SWEEP_SECONDS:
+                swept = time.monotonic()
+                sweep(layout)
+            for batch in take_in(layout, journal):
+                moved = time.monotonic()
+                came(batch)
+                if stop.is_set():
+                    break
+            if open_queue is not None and (
+                moved > looked or time.monotonic() - looked >= LOOK_SECONDS
+            ):
+                looked = time.monotonic()
+                if sender is not None:
                     sender.step()
                 forward = forward or Forward(journal, open_queue())
                 forward.step()
-                if trouble:
-                    tell("it works again")
-                trouble = ""
-            except (UnspoolError, OSError) as error:
-                # What is in the spool stays there, and what is in the journal.
-                if str(error) != trouble:
-                    trouble = str(error)
-                    tell(trouble)
-                stop.wait(LOOK_SECONDS)
-            else:
-                spool.wait(came)
-    finally:
-        spool.close()
-        if forward is not None:
-            with suppress(UnspoolError):
-                forward.step()
-            forward.queue.close()
+            tell("")
+        except (UnspoolError, OSError) as error:
+            # What is in the spool stays there, and what is in the journal.
+            if once:
+                raise
+            tell(str(error))
+            stop.wait(LOOK_SECONDS)
+        if once:
+            break
+        is_quiet = time.monotonic() - moved > QUIET_SECONDS
+        stop.wait(QUIET_SPOOL_SECONDS if is_quiet else SPOOL_SECONDS)
+    if forward is not None:
+        with suppress(UnspoolError):
+            forward.step()
+        forward.queue.close()
+    if journal is not None:
         journal.close()

@@ -177,76 +177,50 @@ def mirror_folder(layout: Layout) -> Path:
 
 
 def apply(layout: Layout, arrival: Arrival) -> Path | None:
-    """Write one piece where it belongs; the file, if it is whole that far."""
+    """Write one piece where it belongs; the file, if it is whole that far.
+
+    What is not yet the file's own lies in `live/mirror`, where nobody reads: pieces that came before
+    those that they follow, and a database until all of it is there.
+    """
     try:
         piece = _decode(arrival.data)
     except (msgspec.DecodeError, msgspec.ValidationError):
         return None
-    target = _Target(layout, piece)
-    return target.take_whole(piece) if piece.whole else target.take_growth(piece)
-
-
-class _Target:
-    """One file of the mirror. What is not yet its own lies in `live/mirror`, where nobody reads."""
-
-    def __init__(self, layout: Layout, piece: Piece) -> None:
-        # Below the mirror, whatever the path says.
-        parts = [part for part in re.split(r"[/\\]+", piece.path) if part not in ("", ".", "..")]
-        self.path = mirror_folder(layout).joinpath(*map(_safe, (piece.host, *parts)))
-        name = hashlib.sha256(str(self.path).encode()).hexdigest()[:32]
-        self.aside = layout.live / "mirror" / name
-        for folder in (self.path.parent, self.aside):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.edition = self.aside / "edition"
-
-    def take_growth(self, piece: Piece) -> Path | None:
-        current = self.edition.read_text() if self.edition.exists() else None
-        if piece.edition != current and piece.offset == 0:
-            # Begun anew: what stood there goes when the first piece of the new one is here.
-            incoming = self.aside / "incoming"
-            incoming.unlink(missing_ok=True)
-            _write(incoming, 0, piece.data)
-            incoming.replace(self.path)
-            self.edition.write_text(piece.edition)
-        elif piece.edition == current and piece.offset <= self.path.stat().st_size:
-            _write(self.path, piece.offset, piece.data)
-        else:
-            _write(self.aside / f"{_safe(piece.edition)}.{piece.offset}.early", 0, piece.data)
+    # Below the mirror, whatever the path says.
+    parts = [part for part in re.split(r"[/\\]+", piece.path) if part not in ("", ".", "..")]
+    path = mirror_folder(layout).joinpath(*map(_safe, (piece.host, *parts)))
+    aside = layout.live / "mirror" / hashlib.sha256(str(path).encode()).hexdigest()[:32]
+    for folder in (path.parent, aside):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    target = aside / "database" if piece.whole else path
+    edition = aside / "edition"
+    current = edition.read_text() if edition.exists() else None
+    if piece.edition != current and piece.offset == 0:
+        # Begun anew: what stood there goes when the first piece of the new one is here.
+        incoming = aside / "incoming"
+        incoming.unlink(missing_ok=True)
+        _write(incoming, 0, piece.data)
+        incoming.replace(target)
+        edition.write_text(piece.edition)
+    elif piece.edition == current and target.exists() and piece.offset <= target.stat().st_size:
+        _write(target, piece.offset, piece.data)
+    elif piece.edition == current and piece.whole:
+        return path  # it is there, and came again
+    else:
+        _write(aside / f"{_safe(piece.edition)}.{piece.offset}.early", 0, piece.data)
+        return None
+    early = aside.glob(f"{_safe(piece.edition)}.*.early")
+    waiting = {int(one.suffixes[-2][1:]): one for one in early}
+    for offset in sorted(waiting):
+        if offset <= target.stat().st_size:
+            _write(target, offset, waiting[offset].read_bytes())
+            waiting[offset].unlink()
+    if piece.whole:
+        if target.stat().st_size < piece.total:
             return None
-        self._take_early(piece.edition)
-        os.utime(self.path, ns=(piece.mtime_ns, piece.mtime_ns))
-        return self.path
-
-    def _take_early(self, edition: str) -> None:
-        """Pieces that came before those that they follow."""
-        waiting = {
-            int(path.name.rsplit(".", 2)[1]): path
-            for path in self.aside.iterdir()
-            if path.name.endswith(".early") and path.name.startswith(_safe(edition) + ".")
-        }
-        for offset in sorted(waiting):
-            if offset <= self.path.stat().st_size:
-                _write(self.path, offset, waiting[offset].read_bytes())
-                waiting[offset].unlink()
-
-    def take_whole(self, piece: Piece) -> Path | None:
-        """A copy of a database: it takes the place of the one before when all of it is here."""
-        incoming = self.aside / _safe(piece.edition)
-        _write(incoming, piece.offset, piece.data)
-        _write(
-            self.aside / f"{_safe(piece.edition)}.{piece.offset}.{len(piece.data)}.piece", 0, b""
-        )
-        here = [
-            path
-            for path in self.aside.iterdir()
-            if path.name.endswith(".piece") and path.name.startswith(_safe(piece.edition) + ".")
-        ]
-        if sum(int(path.name.rsplit(".", 2)[1]) for path in here) < piece.total:
-            return None
-        incoming.replace(self.path)
-        for path in here:
-            path.unlink()
-        return self.path
+        target.replace(path)
+    os.utime(path, ns=(piece.mtime_ns, piece.mtime_ns))
+    return path
 
 
 def _safe(part: str) -> str:

@@ -8,7 +8,7 @@ point loses nothing, and what is delivered twice the store knows by its id.
 
 import sqlite3
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 import zstandard
 
 from unspool.errors import QueueError
-from unspool.hooks.spool import FILE_MODE
+from unspool.hooks.spool import FILE_MODE, Layout
 
 MOST_TRIES = 3
 """What fails as often for a fault of ours is dead: the others go on."""
@@ -115,6 +115,10 @@ CREATE TABLE IF NOT EXISTS dead (
 );
 """
 _COLUMNS = "event_id, received_ns, platform, event_type, session, data"
+
+
+def queue_path(layout: Layout) -> Path:
+    return layout.live / "queue.db"
 
 
 class SqliteQueue:
@@ -240,8 +244,3 @@ class SqliteQueue:
     def close(self) -> None:
         with suppress(sqlite3.Error):
             self.connection.close()
-
-
-def in_order(arrivals: Iterable[Arrival]) -> list[Arrival]:
-    """As they came in."""
-    return sorted(arrivals, key=lambda one: (one.received_ns, one.event_id))
