@@ -11,7 +11,7 @@ import unspool
 from tests.test_parquet import ALL_CASES, run
 from unspool.io.origins import Origin, Tally, read_head
 from unspool.sinks import parquet as sink
-from unspool.sinks.parquet.partitions import UNKNOWN, partition_of
+from unspool.sinks.parquet import UNKNOWN, partition_of
 from unspool.sinks.parquet.rows import TABLES
 from unspool.trajectory import Message, Trajectory, Workspace, encode_trajectory
 

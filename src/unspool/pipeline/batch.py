@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from itertools import chain
 from pathlib import Path
-from threading import Thread
 
 import msgspec
 
@@ -94,9 +93,6 @@ class Run:
     def write(self) -> list[Written]:
         """Everything that goes out, in order; filters and samples counted."""
         sink = sinks.load(self.job.sink)
-        if self.job.workers > 1 and hasattr(sink, "prepare"):
-            # Workers are forked by now: a thread does them no harm.
-            Thread(target=sink.prepare, daemon=True).start()
         reduced, patches = self._reduce(early=not sink.FAMILIES)
         written: list[Written] = []
         tasks: list[Task] = []

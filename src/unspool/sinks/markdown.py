@@ -98,15 +98,8 @@ def _conversation(reading: Reading, level: int) -> Iterator[str]:
 
 def _heading(item: Said, who: str, level: int) -> str:
     message = item.message
-    notes = [
-        note
-        for note in (
-            message.mode if message.role == "user" else message.model,
-            message.status,
-            message.timestamp,
-        )
-        if note
-    ]
+    described = message.mode if message.role == "user" else message.model
+    notes = [note for note in (described, message.status, message.timestamp) if note]
     mark = "#" * min(level, _DEEPEST)
     return f"{mark} {who}" + (f" <sub>{html(' · '.join(notes))}</sub>" if notes else "")
 

@@ -51,13 +51,12 @@ def speaking_again(turn: Turn) -> Iterator[bool]:
     speaking = ""
     for item in turn.items:
         yield isinstance(item, Said) and speaker(item.message) == speaking
-        if isinstance(item, Said) and item.category != "injected" and _speaks(item.message):
-            speaking = speaker(item.message) if item.category == "assistant" else ""
-
-
-def _speaks(message: Message) -> bool:
-    """Whether it is more than the calls that it makes."""
-    return bool(text_of(message).strip() or message.thinking or message.attachments)
+        if isinstance(item, Said) and item.category != "injected":
+            message = item.message
+            if (
+                text_of(message).strip() or message.thinking or message.attachments
+            ):  # not only calls
+                speaking = speaker(message) if item.category == "assistant" else ""
 
 
 def turn_id(reading: Reading, turn: Turn) -> str:
@@ -272,7 +271,10 @@ def call_part(reading: Reading, call: Call, ident: str, agents: list[Markup]) ->
     if call.intent and not call.failed:
         own = {"class": "unit tools said-intent", "id": ident, "tabindex": "-1"}
         line = element("p", {"class": "intent"}, call.line)
-        return element("div", own, line, _place_of_result(reading, call))
+        result = None  # which is not shown, but links to it must lead there
+        if call.result_index is not None:
+            result = element("span", {"id": message_id(reading, call.result_index)})
+        return element("div", own, line, result)
     state = "failed" if call.failed else "done" if call.result is not None else "open"
     words = {"failed": call.call.status or "failed", "done": "done", "open": "no result"}[state]
     margin = element("span", {"class": "margin"}, duration(call.duration_ms), link(ident))
@@ -294,12 +296,6 @@ def call_part(reading: Reading, call: Call, ident: str, agents: list[Markup]) ->
         details,
         agents,
     )
-
-
-def _place_of_result(reading: Reading, call: Call) -> Markup | None:
-    if call.result_index is None:
-        return None
-    return element("span", {"id": message_id(reading, call.result_index)})
 
 
 def _changed(call: Call) -> Markup | None:
@@ -339,7 +335,11 @@ def _arguments(call: Call) -> Iterator[Markup]:
         return
     rows: list[Markup] = []
     for name, value in values.items():
-        shown = value if isinstance(value, str) else _json(value)
+        if isinstance(value, str):
+            shown = value
+        else:
+            data = msgspec.json.encode(value)
+            shown = (msgspec.json.format(data, indent=2) if len(data) > 100 else data).decode()
         if name in ("command", "cmd", "script") and isinstance(value, str):
             yield element("pre", {"class": "input"}, highlight(value[:CLIP], "bash"))
             continue
@@ -348,11 +348,6 @@ def _arguments(call: Call) -> Iterator[Markup]:
         rows += [element("dt", None, name), element("dd", None, inner)]
     if rows:
         yield element("dl", {"class": "arguments"}, rows)
-
-
-def _json(value: object) -> str:
-    data = msgspec.json.encode(value)
-    return (msgspec.json.format(data, indent=2) if len(data) > 100 else data).decode()
 
 
 def diff_part(edit: Edit) -> Markup:

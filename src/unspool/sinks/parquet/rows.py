@@ -204,14 +204,35 @@ def unpack(piece: bytes | memoryview) -> list[Rows]:
 def rows_of(trajectory: Trajectory, partition_by: str | None = None) -> bytes:
     """The rows of a conversation in every table, as `unpack` reads them."""
     drop_bytes(trajectory)
-    messages = trajectory.messages
+    messages, files, marks = trajectory.messages, trajectory.files or [], trajectory.marks or []
+    spent = [at for at, message in enumerate(messages) if message.usage is not None]
     tables: dict[str, tuple[int, Values]] = {
         "conversations": (1, _conversation(trajectory, partition_by)),
-        "messages": (len(messages), _messages(messages)),
+        "messages": (
+            len(messages),
+            {
+                **_fields(Message, messages, message_id="id", tool_name="name"),
+                "message_index": range(len(messages)),
+                "n_tool_calls": [len(message.tool_calls or ()) for message in messages],
+            },
+        ),
         "tool_calls": _tool_calls(messages),
-        "files": _files(trajectory.files or []),
-        "usage": _usage(messages),
-        "marks": _marks(trajectory.marks or []),
+        "files": (len(files), _fields(FileTouch, files, message_index="index", tool_name="tool")),
+        "usage": (
+            len(spent),
+            {
+                **_fields(Message, [messages[at] for at in spent]),
+                **_fields(Usage, [messages[at].usage for at in spent]),
+                "message_index": spent,
+            },
+        ),
+        "marks": (
+            len(marks),
+            {
+                **_fields(Mark, marks, message_index="index"),
+                "data": [None if mark.data is None else encode_json(mark.data) for mark in marks],
+            },
+        ),
     }
     keys = [pack_column("text", [key]) for key in (trajectory.source, trajectory.conversation_id)]
     sizes: list[list[list[int]]] = []
@@ -232,10 +253,11 @@ def rows_of(trajectory: Trajectory, partition_by: str | None = None) -> bytes:
     return b"".join((len(header).to_bytes(_SIZE_BYTES, "little"), header, *pieces))
 
 
-def _fields(struct: type[msgspec.Struct], items: Sequence[Any]) -> Values:
-    """Field → its value of every item."""
+def _fields(struct: type[msgspec.Struct], items: Sequence[Any], **renamed: str) -> Values:
+    """Field → its value of every item; and the columns that have another name than their field."""
     columns = zip(*map(msgspec.structs.astuple, items), strict=True)
-    return dict(zip(struct.__struct_fields__, columns, strict=bool(items)))
+    fields = dict(zip(struct.__struct_fields__, columns, strict=bool(items)))
+    return {**fields, **{column: fields.get(field, ()) for column, field in renamed.items()}}
 
 
 def _conversation(trajectory: Trajectory, partition_by: str | None) -> Values:
@@ -273,17 +295,6 @@ def _conversation(trajectory: Trajectory, partition_by: str | None) -> Values:
     return {name: (value,) for name, value in values.items()}
 
 
-def _messages(messages: list[Message]) -> Values:
-    fields = _fields(Message, messages)
-    return {
-        **fields,
-        "message_index": list(range(len(messages))),
-        "message_id": fields.get("id", ()),
-        "tool_name": fields.get("name", ()),
-        "n_tool_calls": [len(calls or ()) for calls in fields.get("tool_calls", ())],
-    }
-
-
 def _tool_calls(messages: list[Message]) -> tuple[int, Values]:
     results: dict[str, int] = {}
     for at, message in enumerate(messages):
@@ -304,33 +315,6 @@ def _tool_calls(messages: list[Message]) -> tuple[int, Values]:
         "turn": [message.turn for message in callers],
         "model": [message.model for message in callers],
         "copied": [message.copied for message in callers],
-    }
-
-
-def _files(files: list[FileTouch]) -> tuple[int, Values]:
-    fields = _fields(FileTouch, files)
-    return len(files), {
-        **fields,
-        "message_index": fields.get("index", ()),
-        "tool_name": fields.get("tool", ()),
-    }
-
-
-def _usage(messages: list[Message]) -> tuple[int, Values]:
-    indexes = [at for at, message in enumerate(messages) if message.usage is not None]
-    return len(indexes), {
-        **_fields(Message, [messages[at] for at in indexes]),
-        **_fields(Usage, [messages[at].usage for at in indexes]),
-        "message_index": indexes,
-    }
-
-
-def _marks(marks: list[Mark]) -> tuple[int, Values]:
-    fields = _fields(Mark, marks)
-    return len(marks), {
-        **fields,
-        "message_index": fields.get("index", ()),
-        "data": [None if mark.data is None else encode_json(mark.data) for mark in marks],
     }
 
 
