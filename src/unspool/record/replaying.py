@@ -20,6 +20,8 @@ import msgspec
 from unspool.io.times import format_time, parse_time
 from unspool.io.values import dict_of, dicts_of, field_of, list_of, parse_object, str_of
 from unspool.record.identity import generated_id, subagent_file
+from unspool.sinks.atif import model
+from unspool.sinks.atif.steps import total
 from unspool.sources.vscode_chat.attachments import from_typed_data
 
 Object = dict[str, Any]
@@ -79,8 +81,8 @@ class Session:
         self.name = name
         self.agent = ""
         self.tools: list[Object] = []
-        self.steps: list[Object] = []
-        self.waiting: list[tuple[Object, list[Object]]] = []
+        self.steps: list[model.Step] = []
+        self.waiting: list[tuple[model.Step, list[Object]]] = []
         """Steps whose announced tool calls have not all been logged."""
         self.run: set[str] = set()
         """Ids of the tool calls that were logged."""
@@ -108,16 +110,17 @@ class Session:
         system = [words for role, words in messages if role == SYSTEM and words]
         for prompt in system:
             if prompt not in self.last_system:
-                self._add({"source": "system", "message": prompt}, stamp)
+                self._add(model.Step(source="system", message=prompt), stamp)
         self.last_system = system or self.last_system
         words = next((words for role, words in reversed(messages) if role == USER), "")
         if words and words != self.last_user:
             self.last_user = words
-            self._add({"source": "user", "message": words}, stamp)
+            self._add(model.Step(source="user", message=words), stamp)
         if kind in _FAILURES:
             self._add(failure_step(request, _FAILURES[kind]), stamp)
             return
-        step = self._add(agent_step(request), stamp)
+        step = agent_step(request)
+        self._add(step, stamp)
         deltas = dicts_of(request.get("deltas"))
         announced = [call for delta in deltas for call in dicts_of(delta.get("copilotToolCalls"))]
         if announced:
@@ -128,86 +131,81 @@ class Session:
         if self.waiting:
             step, announced = self.waiting[0]
             add_call(step, entry)
-            if len(step["tool_calls"]) >= len(announced):
+            if len(step.tool_calls or ()) >= len(announced):
                 self.waiting.pop(0)
             return
-        step = {"source": "agent", "message": ""}
-        if reasoning := _joined(field_of(entry.get("thinking"), "text"), "\n"):
-            step["reasoning_content"] = reasoning
+        reasoning = _joined(field_of(entry.get("thinking"), "text"), "\n")
+        step = model.Step(source="agent", reasoning_content=reasoning or None)
+        add_call(step, entry)
         # The original stamped such a step with the moment of conversion; the entry has its own.
-        add_call(self._add(step, format_time(parse_time(entry.get("time")))), entry)
+        self._add(step, format_time(parse_time(entry.get("time"))))
 
-    def _add(self, step: Object, stamp: str | None) -> Object:
-        number = len(self.steps) + 1
-        self.steps.append({"step_id": number, **({"timestamp": stamp} if stamp else {}), **step})
-        return self.steps[-1]
+    def _add(self, step: model.Step, stamp: str | None) -> None:
+        step.step_id, step.timestamp = len(self.steps) + 1, stamp
+        self.steps.append(step)
 
     def document(self) -> Object:
         for step, announced in self.waiting:
             # The calls that the model asked for and nobody logged, without results.
-            calls = step.setdefault("tool_calls", [])
+            calls = step.tool_calls = step.tool_calls or []
             missing = [call for call in announced if str_of(call.get("id")) not in self.run]
             for call in missing[: len(announced) - len(calls)]:
                 ident = str_of(call.get("id")) or f"call-{len(calls) + 1}"
-                if all(ident != other["tool_call_id"] for other in calls):
+                if all(ident != other.tool_call_id for other in calls):
                     calls.append(tool_call(ident, call.get("name"), call.get("arguments")))
-        agent: Object = {"name": self.agent, "version": AGENT_VERSION}
-        if self.tools:
-            agent["tool_definitions"] = self.tools
-        models = [step["model_name"] for step in self.steps if "model_name" in step]
-        if models:
-            agent["model_name"] = models[0]
-        document: Object = {
-            "schema_version": SCHEMA_VERSION,
-            "session_id": self.name,
-            "agent": agent,
-            "steps": self.steps,
-        }
-        totals = final_metrics(self.steps)
-        return {**document, "final_metrics": totals} if totals else document
+        models = (step.model_name for step in self.steps if step.model_name)
+        document = model.Document(
+            schema_version=SCHEMA_VERSION,
+            session_id=self.name,
+            agent=model.Agent(self.agent, AGENT_VERSION, next(models, None), self.tools or None),
+            steps=self.steps,
+        )
+        if any(step.metrics or step.tool_calls for step in self.steps):
+            document.final_metrics = total(self.steps, None, None)
+        built: Object = msgspec.to_builtins(document)
+        return built
 
 
-def agent_step(request: Object) -> Object:
-    value = dict_of(request.get("result")).get("value")
-    step: Object = {"source": "agent", "message": _joined(value, "\n")}
-    if model := _model(request):
-        step["model_name"] = model
-    thoughts = [
-        field_of(delta.get("thinking"), "text") for delta in dicts_of(request.get("deltas"))
-    ]
-    if reasoning := "".join(_joined(thought, "") for thought in thoughts):
-        step["reasoning_content"] = reasoning
+def agent_step(request: Object) -> model.Step:
+    deltas = dicts_of(request.get("deltas"))
+    thoughts = (field_of(delta.get("thinking"), "text") for delta in deltas)
+    step = model.Step(
+        source="agent",
+        message=_joined(dict_of(request.get("result")).get("value"), "\n"),
+        model_name=_model(request) or None,
+        reasoning_content="".join(_joined(thought, "") for thought in thoughts) or None,
+    )
     usage = request.get("usage")
     if isinstance(usage, dict):
         start, end = parse_time(request.get("startTime")), parse_time(request.get("endTime"))
-        metrics: Object = {
+        counts: Object = {
             "prompt_tokens": usage.get("prompt_tokens"),
             "completion_tokens": usage.get("completion_tokens"),
             "cached_tokens": dict_of(usage.get("prompt_tokens_details")).get("cached_tokens"),
         }
-        metrics = {n: count for n, count in metrics.items() if type(count) is int and count >= 0}
         first = request.get("timeToFirstToken")
         extra = {
             "time_to_first_token_ms": first if type(first) in (int, float) else None,
             "duration_ms": None if start is None or end is None else (end - start) // 1000,
         }
-        if more := {name: value for name, value in extra.items() if value is not None}:
-            metrics["extra"] = more
-        step["metrics"] = metrics
+        step.metrics = model.Metrics(
+            **{name: n for name, n in counts.items() if type(n) is int and n >= 0},
+            extra={name: value for name, value in extra.items() if value is not None} or None,
+        )
     return step
 
 
-def failure_step(request: Object, status: str) -> Object:
+def failure_step(request: Object, status: str) -> model.Step:
     result = dict_of(request.get("result"))
     reason = str_of(result.get("reason"))
     extra: Object = {"status": status, "request_type": request["type"]}
     if result:
         extra["result"] = result
-    if model := _model(request):
-        extra["model_name"] = model
+    if name := _model(request):
+        extra["model_name"] = name
     message = f"The request {'failed' if status == 'failed' else 'was cancelled'}"
     message = f"{message}: {reason}" if reason else f"{message}."
-    return {"source": "system", "message": message, "extra": extra}
+    return model.Step(source="system", message=message, extra=extra)
 
 
 def _model(request: Object) -> str:
@@ -229,35 +227,19 @@ def _tool_definition(function: Object) -> Object:
     return {"type": "function", "function": definition}
 
 
-def final_metrics(steps: list[Object]) -> Object | None:
-    """Sums of what occurred; nothing where no step has metrics or calls."""
-    reports = [step["metrics"] for step in steps if "metrics" in step]
-    calls = sum(len(step.get("tool_calls", ())) for step in steps)
-    if not reports and not calls:
-        return None
-    totals: Object = {}
-    for name in ("prompt_tokens", "completion_tokens", "cached_tokens"):
-        values = [report[name] for report in reports if name in report]
-        if values:
-            totals[f"total_{name}"] = sum(values)
-    totals["total_steps"] = len(steps)
-    return {**totals, "extra": {"total_tool_calls": calls}} if calls else totals
-
-
-def tool_call(ident: str, name: Any, arguments: Any) -> Object:
+def tool_call(ident: str, name: Any, arguments: Any) -> model.ToolCall:
     """ATIF takes an object only: text that is none goes under `raw`, and so does a list."""
     if isinstance(arguments, list):
         arguments = _json_text(arguments)
     if isinstance(arguments, str):
         value = parse_object(arguments)
         arguments = {"raw": arguments} if value is None else value
-    named = {"tool_call_id": ident, "function_name": str_of(name) or "unknown"}
-    return {**named, "arguments": dict_of(arguments)}
+    return model.ToolCall(ident, str_of(name) or model.NAMELESS, dict_of(arguments))
 
 
-def add_call(step: Object, entry: Object) -> None:
+def add_call(step: model.Step, entry: Object) -> None:
     """The executed call and what it gave, with the way to the sub-agent that it started."""
-    calls = step.setdefault("tool_calls", [])
+    calls = step.tool_calls = step.tool_calls or []
     ident, name = str_of(entry.get("id")) or f"call-{len(calls) + 1}", str_of(entry.get("name"))
     call = tool_call(ident, name, entry.get("args"))
     calls.append(call)
@@ -266,16 +248,16 @@ def add_call(step: Object, entry: Object) -> None:
     if not isinstance(content, str):
         texts = map(_part_text, list_of(content))
         content = "\n".join(text for text in texts if text is not None)
-    result: Object = {"source_call_id": ident, "content": content}
+    result = model.Result(source_call_id=ident, content=content)
     metadata = dict_of(entry.get("toolMetadata"))
     child = str_of(metadata.get("subAgentInvocationId"))
     if child and name in _SUBAGENT_TOOLS:
         names = (metadata.get("agentName"), metadata.get("description"),
-                 call["arguments"].get("description"), name)  # fmt: skip
+                 call.arguments.get("description"), name)  # fmt: skip
         path = subagent_file(next(text for text in map(str_of, names) if text.strip()), child)
-        ref = {"session_id": child, "trajectory_path": path}
-        result["subagent_trajectory_ref"] = [ref]
-    step.setdefault("observation", {"results": []})["results"].append(result)
+        result.subagent_trajectory_ref = [model.Ref(session_id=child, trajectory_path=path)]
+    step.observation = step.observation or model.Observation()
+    step.observation.results.append(result)
 
 
 def _joined(value: Any, glue: str) -> str:

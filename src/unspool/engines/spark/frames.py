@@ -13,7 +13,7 @@ is used, so that it runs by Spark Connect too, which has no RDD and no SparkCont
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -38,9 +38,8 @@ from unspool.engines.spark.session import DataFrame, SparkSession, pandas, told_
 from unspool.engines.spark.session import functions as F
 from unspool.errors import NothingToRead, UsageError
 from unspool.facts import Problem
-from unspool.io.folders import is_folder
 from unspool.io.origins import Origin, Tally
-from unspool.link import Patches, link
+from unspool.link import link
 from unspool.pipeline.batch import SAMPLES, SAMPLES_PER_CODE
 from unspool.pipeline.discover import cut, discover
 from unspool.pipeline.finish import FILTERS
@@ -139,7 +138,8 @@ class Extraction:
         self._parts: list[str] = []
         """What the tasks of job 2 call the files that count."""
         self._files: Files = {}
-        self._names_are_paths = True
+        self._names: dict[str, str] = {}
+        """Path → its name relative to the argument that it was found under; of a table none."""
         self._given = {p if is_url(p) else str(Path(p).absolute()): p for p in job.paths}
         """Argument as workers, which stand in other folders, have it → as it was given."""
 
@@ -166,6 +166,7 @@ class Extraction:
         self.summary.files_skipped = found.skipped
         self.summary.bytes = sum(origin.size for origin in found.origins)
         self.problems += found.problems
+        self._names = {origin.path: origin.name for origin in found.origins}
         portions = make_portions(found.origins)
         if self.partitions is None:
             # What was joined is a quarter of what was read, or less.
@@ -197,7 +198,6 @@ class Extraction:
         self, table: DataFrame, column: str, origin: str | None, offset: str | None
     ) -> DataFrame:
         """The facts in a table with a column of raw events."""
-        self._names_are_paths = False
         source = self.job.source or TABLE_SOURCE
         if source not in sources.SOURCES or not sources.load(source).RANGES:
             raise UsageError(f"a table cannot hold {source}: its records need the ones before them")
@@ -245,15 +245,7 @@ class Extraction:
         conversations.sort(key=lambda one: one.place)
         patches = link(one.card for one in conversations)
         rows = [
-            (
-                tasks.encode(one.place),
-                -1,
-                0,
-                0,
-                PATCH,
-                None,
-                tasks.encode(patch),
-            )
+            (tasks.encode(one.place), -1, 0, 0, PATCH, None, tasks.encode(patch))
             for one in conversations
             if (patch := patches.get(one.card.key)) is not None
         ]
@@ -261,7 +253,8 @@ class Extraction:
         for at in range(0, len(rows), PATCHES_PER_FILE):
             some = _frame(self.spark, rows[at : at + PATCHES_PER_FILE], SCHEMA)
             some.write.options(**STAGED).mode("append").parquet(f"{self.staging}/patches")
-        self._count([one for one in conversations if not _is_absorbed(one, patches)], tally)
+        absorbed = {key for key, patch in patches.items() if patch.absorbed}
+        self._count([one for one in conversations if one.card.key not in absorbed], tally)
 
     def _count(self, kept: list[tasks.Reduced], tally: Tally) -> None:
         summary = self.summary
@@ -291,12 +284,8 @@ class Extraction:
         rows = self._staged("reduced").where(F.col("kind").isin(CONVERSATION, MESSAGES))
         if self._patched:
             rows = rows.unionByName(self._staged("patches"))
-        names: Mapping[str, str] = {}
-        if self._names_are_paths:
-            folders = [path for path in self._given if is_url(path) or is_folder(path)]
-            names = tasks.Names(folders, self._given)
         finish = partial(
-            tasks.finish_all, job=self.job, names=names, folder=f"{self.staging}/finished"
+            tasks.finish_all, job=self.job, names=self._names, folder=f"{self.staging}/finished"
         )
         # What the driver wanted to know of them need not travel once more.
         rows = self._together(rows.withColumn("head", F.lit(None).cast("binary")))
@@ -365,11 +354,6 @@ def _frame(spark: SparkSession, rows: list[tuple[Any, ...]], schema: str) -> Dat
     for nothing but to pickle them."""
     names = [column.split()[0] for column in schema.split(", ")]
     return spark.createDataFrame(pandas.DataFrame(rows, columns=names), schema)
-
-
-def _is_absorbed(one: tasks.Reduced, patches: Patches) -> bool:
-    patch = patches.get(one.card.key)
-    return patch is not None and patch.absorbed
 
 
 def make_portions(origins: Iterable[Origin]) -> list[list[Origin]]:

@@ -33,17 +33,9 @@ SCHEMA = "key binary, task long, seq int, rest int, kind int, head binary, data 
 """`key` is what rows are brought together by; `task` and `seq` put them in order; `rest` counts the
 pieces that follow of the same bytes; `head` is small and told in the first piece."""
 
-_ARROW = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("task", pa.int64()),
-        ("seq", pa.int32()),
-        ("rest", pa.int32()),
-        ("kind", pa.int32()),
-        ("head", pa.binary()),
-        ("data", pa.binary()),
-    ]
-)
+_TYPES = {"binary": pa.binary(), "long": pa.int64(), "int": pa.int32()}
+_COLUMNS = [column.split() for column in SCHEMA.split(", ")]
+_ARROW = pa.schema([(name, _TYPES[kind]) for name, kind in _COLUMNS])
 
 
 def use_system_memory() -> None:

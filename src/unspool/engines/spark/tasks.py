@@ -9,12 +9,11 @@ kept from one to the next.
 """
 
 import gc
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain, groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
@@ -120,11 +119,12 @@ def _reports(task: int, report: Report) -> Iterator[Item]:
         yield Item(key, task, REPORT, encode(more), b"")
 
 
-def _fault(key: Key, place: Place, error: Exception) -> Problem:
-    """A fault of ours: the other files and conversations go on."""
-    text = f"{type(error).__name__}: {error}"
-    origin, offset = place
-    return Problem(key=key, origin=origin, offset=offset, code="internal-error", sample=text)
+def _problem(key: Key, place: Place, error: Exception) -> Problem:
+    """A file that cannot be read, or a fault of ours: the other files and conversations go on."""
+    code, text = "internal-error", f"{type(error).__name__}: {error}"
+    if isinstance(error, OSError):
+        code, text = "unreadable", error.strerror or str(error)
+    return Problem(key=key, origin=place[0], offset=place[1], code=code, sample=text)
 
 
 # read
@@ -133,20 +133,15 @@ def _fault(key: Key, place: Place, error: Exception) -> Problem:
 def read(batches: Batches, recover: bool) -> Batches:
     """Spans of files, each a row (task, packed span), into rows of facts."""
     with _frugal():
-        yield from pack(_read(_spans(batches), recover))
+        yield from pack(_read(batches, recover))
 
 
-def _spans(batches: Batches) -> Iterator[tuple[int, Origin]]:
-    for batch in batches:
-        tasks, spans = batch.column("task").to_pylist(), batch.column("span").to_pylist()
-        yield from zip(tasks, map(_decode_span, spans), strict=True)
-
-
-def _read(spans: Iterable[tuple[int, Origin]], recover: bool) -> Iterator[Item]:
-    for task, group in groupby(spans, lambda item: item[0]):
+def _read(batches: Batches, recover: bool) -> Iterator[Item]:
+    rows = (row for batch in batches for row in batch.to_pylist())
+    for task, group in groupby(rows, itemgetter("task")):
         reader = Reader(task, recover)
-        for _, span in group:
-            yield from reader.read(span)
+        for row in group:
+            yield from reader.read(_decode_span(row["span"]))
         yield from reader.close()
 
 
@@ -206,7 +201,9 @@ class Reader:
                     facts = facts if local is span else relabelled(facts, span.path)
                     yield from self.take(span.source, facts, (span.path, span.start))
         except OSError as error:
-            self._unreadable(span, error)
+            self.report.tally.records += 1
+            self.report.tally.problems += 1
+            self.report.problems.append(_problem(NOBODY, (span.path, span.start), error))
 
     def take(self, source: str, facts: Iterable[AnyFact], place: Place) -> Iterator[Item]:
         """`place` is where they begin."""
@@ -220,7 +217,7 @@ class Reader:
         except OSError:
             raise
         except Exception as error:
-            self.report.problems.append(_fault(NOBODY, place, error))
+            self.report.problems.append(_problem(NOBODY, place, error))
 
     def _read_ready(self, span: Origin, local: Origin) -> Iterator[Item]:
         """A format that already is trajectories."""
@@ -232,14 +229,6 @@ class Reader:
             key = encode((item.source, item.conversation_id))
             place = encode((span.path, span.start + number))
             yield Item(key, self.task, READY, place, pack_trajectory(item))
-
-    def _unreadable(self, span: Origin, error: OSError) -> None:
-        self.report.tally.records += 1
-        self.report.tally.problems += 1
-        text = error.strerror or str(error)
-        self.report.problems.append(
-            Problem(key=NOBODY, origin=span.path, offset=span.start, code="unreadable", sample=text)
-        )
 
     def pass_on(self) -> Iterator[Item]:
         for key in list(self.collection.conversations):
@@ -284,7 +273,7 @@ def _reduce(items: Iterable[Item], merge_tools: bool) -> Iterator[Item]:
         try:
             rebuilt = rebuild(key, gathered, merge_tools)
         except Exception as error:
-            report.problems.append(_fault(key, first, error))
+            report.problems.append(_problem(key, first, error))
             continue
         gathered = None
         report.superseded += rebuilt.superseded
@@ -326,28 +315,6 @@ def _conversation(
 
 
 # finish
-
-
-class Names(Mapping[str, str]):
-    """Path → its name relative to the argument that it was found under (see `io.folders.walk`)."""
-
-    def __init__(self, folders: Iterable[str], files: Iterable[str]) -> None:
-        self.folders = [os.path.join(folder, "") for folder in folders]  # noqa: PTH118 - as walk
-        self.files = set(files)
-
-    def __getitem__(self, path: str) -> str:
-        if path in self.files:
-            return path.rpartition("/")[2]
-        for folder in self.folders:
-            if path.startswith(folder):
-                return path[len(folder) :]
-        raise KeyError(path)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 1
 
 
 def finish_all(batches: Batches, job: Job, names: Mapping[str, str], folder: str) -> Batches:

@@ -200,14 +200,6 @@ class Field(NamedTuple):
     struct: type[msgspec.Struct] | None
     """What it holds, or holds a list of, where that is an object of the format."""
 
-    def misfit(self, value: Any) -> str:
-        """Why a value, not looking into what it holds, is none of the field; else empty."""
-        try:
-            msgspec.convert(value, self.type)
-        except (msgspec.ValidationError, ValueError, OverflowError) as error:
-            return str(error)
-        return ""
-
 
 @cache
 def fields_of(kind: type[msgspec.Struct]) -> dict[str, Field]:

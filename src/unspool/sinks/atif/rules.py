@@ -197,8 +197,10 @@ class _Check:
             if item is None:
                 continue
             field = fields[name]
-            if misfit := field.misfit(item):
-                self.error("wrong-type", at, misfit)
+            try:
+                msgspec.convert(item, field.type)
+            except (msgspec.ValidationError, ValueError, OverflowError) as error:
+                self.error("wrong-type", at, str(error))
                 continue
             if name in since:
                 self._since(since[name], at)
@@ -252,9 +254,10 @@ class _Check:
         for place, result in enumerate(results):
             at = f"{path}.observation.results[{place}]"
             self._content(field_of(result, "content"), f"{at}.content")
-            for count, ref in enumerate(list_of(field_of(result, "subagent_trajectory_ref"))):
+            refs = list_of(field_of(result, "subagent_trajectory_ref"))
+            for number, ref in enumerate(refs):
                 if isinstance(ref, dict):
-                    self._ref(ref, f"{at}.subagent_trajectory_ref[{count}]")
+                    self._ref(ref, f"{at}.subagent_trajectory_ref[{number}]")
         self._answers(step, results, path)
 
         managed = field_of(step.get("extra"), "context_management")
