@@ -178,7 +178,7 @@ def agent_step(request: Object) -> model.Step:
     usage = request.get("usage")
     if isinstance(usage, dict):
         start, end = parse_time(request.get("startTime")), parse_time(request.get("endTime"))
-        counts: Object = {
+        counts = {
             "prompt_tokens": usage.get("prompt_tokens"),
             "completion_tokens": usage.get("completion_tokens"),
             "cached_tokens": dict_of(usage.get("prompt_tokens_details")).get("cached_tokens"),
@@ -188,8 +188,9 @@ def agent_step(request: Object) -> model.Step:
             "time_to_first_token_ms": first if type(first) in (int, float) else None,
             "duration_ms": None if start is None or end is None else (end - start) // 1000,
         }
+        known: Object = {name: n for name, n in counts.items() if type(n) is int and n >= 0}
         step.metrics = model.Metrics(
-            **{name: n for name, n in counts.items() if type(n) is int and n >= 0},
+            **known,
             extra={name: value for name, value in extra.items() if value is not None} or None,
         )
     return step
