@@ -44,7 +44,8 @@ def test_bad_records_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
     path.write_text("\n".join(lines))
     tally = Tally()
     found = list(recorder.read(Origin(str(path), path.name), tally))
-    codes = sorted(fact.code for fact in found if isinstance(fact, Problem))
+    problems = [*tally.flaws, *(fact for fact in found if isinstance(fact, Problem))]
+    codes = sorted(problem.code for problem in problems)
     assert codes == ["missing-session", "truncated-json", "wrong-type"]
     assert (tally.records, tally.problems, tally.unrecognised) == (6, 2, 1)
     (made,) = reduce_all([("recorder", fact) for fact in found])
