@@ -271,8 +271,7 @@ class Marked(Fact, frozen=True, gc=False):
 
     kind: str = ""
     subject: str = ""
-    """The id of the call or message that it belongs to, where there is one; of a rewind, that of the
-    record that it returns to."""
+    """The id of the call or message that it belongs to, where there is one."""
     data: dict[str, Any] | None = None
     rank: int = 0
     """A mark of a higher rank is an echo: it stands only where no mark of its kind (and subject)

@@ -40,15 +40,14 @@ class Record(msgspec.Struct, eq=False, gc=False):
     spoken: bool = False
     """Whether it holds a message, or a part of one."""
     telling: bool = False
-    """Whether somebody says something of their own in it, calls, or returns."""
+    """Whether somebody says something of their own in it, calls, returns, or goes back to what it
+    follows."""
     side: bool = False
     """Whether it stands on a side thread."""
     withdrawn: bool = False
     """Whether it was taken out of the conversation again."""
     noted: bool = False
     """Whether it holds notes."""
-    returns_to: str = ""
-    """Of a rewind: the record that the conversation goes on from."""
     others: tuple[str, ...] = ()
     """The other origins that hold it too."""
 
@@ -74,7 +73,7 @@ class Record(msgspec.Struct, eq=False, gc=False):
         elif type(fact) is Noted:
             self.noted = True
         elif type(fact) is Marked and fact.kind == "rewind":
-            self.returns_to = fact.subject
+            self.telling = True
 
     @property
     def edition(self) -> int:

@@ -103,7 +103,8 @@ def find_parents(nodes: dict[str, Record]) -> dict[str, str | None]:
 
 
 def _is_turn(record: Record) -> bool:
-    """Whether the record can be the leaf: somebody's words, a call or a result on the main line."""
+    """Whether the record can be the leaf: somebody's words, a call or a result on the main line, or a
+    rewind, behind which nobody may have gone on yet (cases/codex/rolled_back_last)."""
     return record.telling and not record.side
 
 
@@ -141,10 +142,7 @@ def _chains(
     """Root → the last leaf above it."""
     for record in records:
         entry = record.entry
-        if record.returns_to in nodes:
-            # Also where nobody has gone on from there yet (cases/codex/rolled_back_last).
-            leaves[tops[record.returns_to]] = record.returns_to
-        elif entry in nodes and _is_turn(record) and (emptied or not record.withdrawn):
+        if entry in nodes and _is_turn(record) and (emptied or not record.withdrawn):
             leaves[tops[entry]] = entry
     ranks: dict[str, int] = {}
     for leaf in leaves.values():

@@ -343,7 +343,9 @@ class _Rollout:
             if back:
                 self.previous = self.turns[-back]
                 del self.turns[-back:]
-            scribe.mark("rewind", {"turns": payload.num_turns}, subject=self.previous)
+            returns_to = self.previous
+            self._chain(payload, scribe, "rewind")
+            scribe.mark("rewind", {"turns": payload.num_turns}, subject=returns_to)
         elif kind == "patch_apply_end":
             if payload.call_id and payload.success is not None and not self.reviewing:
                 failed = not payload.success
