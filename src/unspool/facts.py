@@ -339,10 +339,11 @@ class PieceSeen(Fact, frozen=True, gc=False):
     """One piece of a body that was sent in pieces: a message, or the options of a request."""
 
     id: str = ""
-    what: Literal["message", "options"] = "message"
     body: bytes = b""
     piece: int = 0
     pieces: int = 1
+    prefix: str = ""
+    """Of options, what stands before the names `model`, `system` and `tools`."""
 
 
 class Problem(Fact, frozen=True, gc=False):

@@ -9,6 +9,7 @@ tells the same beside it may fill (cases/copilot_telemetry/chunked_lists).
 
 import json
 from collections import defaultdict
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,6 +23,17 @@ from unspool.trajectory import Message
 Pieces = dict[int, PieceSeen]
 
 
+class Body(NamedTuple):
+    """What was sent under an id, and whether that is one of several items of a response."""
+
+    messages: list[Message]
+    is_item: bool
+
+
+Bodies = dict[str, Body | None]
+"""Each decoded once, however many lists name it; None where it, or a piece of it, was never seen."""
+
+
 class Reference(NamedTuple):
     """The ids of one call's list; none where not all pieces of them were seen (`cut`)."""
 
@@ -30,61 +42,28 @@ class Reference(NamedTuple):
     view: View
 
 
-class Bodies:
-    """The messages by their ids, each decoded once however many lists name it."""
-
-    def __init__(self, pieces: dict[str, Pieces]) -> None:
-        self._pieces = pieces
-        self._made: dict[str, list[Message] | None] = {}
-        self._items: set[str] = set()
-
-    def is_item(self, ident: str) -> bool:
-        """Whether what was found there is one of several items that one response gave."""
-        return ident in self._items
-
-    def find(self, ident: str) -> list[Message] | None:
-        """None where the body, or a piece of it, was never seen."""
-        if ident not in self._made:
-            self._made[ident] = self._read(ident)
-        return self._made[ident]
-
-    def _read(self, ident: str) -> list[Message] | None:
-        pieces = self._pieces.pop(ident, None)
-        body = _joined(pieces, "body") if pieces else None
-        if body is None:
-            return None
-        try:
-            value = _unescape(body)
-            messages = [m for m in list_to_messages([value]) if not is_empty(m)]
-        except (ValueError, RecursionError):
-            return None
-        if is_response_item(value):
-            self._items.add(ident)
-        for message in messages:
-            message.id = ident
-        return messages
-
-
 def read_references(facts: list[ListSeen | PieceSeen]) -> tuple[list[Listing], list[Listing]]:
     """Lists by reference: (inputs, answers), with the bodies looked up wherever they were seen."""
-    bodies: dict[str, dict[str, Pieces]] = {"message": {}, "options": {}}
+    sent: dict[str, Pieces] = defaultdict(dict)
     lists: dict[tuple[str, bool], dict[int, ListSeen]] = defaultdict(dict)
     for fact in sorted(facts, key=lambda f: f.place):
         if isinstance(fact, PieceSeen):
-            bodies[fact.what].setdefault(fact.id, {}).setdefault(fact.piece, fact)
+            sent[fact.id].setdefault(fact.piece, fact)
         else:
             lists[(fact.call or fact.request, fact.answer)].setdefault(fact.piece, fact)
-    options = {ident: _options(pieces) for ident, pieces in bodies["options"].items()}
-    known_bodies = Bodies(bodies["message"])
+    wanted = {fact.options for pieces in lists.values() for fact in pieces.values()}
+    options = {ident: _options(sent.pop(ident)) for ident in wanted if ident in sent}
+    bodies = {ident: _body(ident, sent.pop(ident)) for ident in list(sent)}
     references: dict[bool, list[Reference]] = {False: [], True: []}
     for (_, answer), pieces in lists.items():
-        reference = _reference(pieces, options)
-        if reference is not None:
-            references[answer].append(reference)
-    answers = [
-        _listing(r, known_bodies, _messages(r.ids, known_bodies)[0]) for r in references[True]
-    ]
-    return _listings(references[False], known_bodies), answers
+        first = pieces[min(pieces)]
+        if first.view is not None:
+            ids = _value(pieces, "ids")
+            cut = not isinstance(ids, list)
+            view = _with_options(first.view, options.get(first.options, {}))
+            references[answer].append(Reference([] if cut else list(map(str, ids)), cut, view))
+    answers = [_listing(r, bodies, _messages(r.ids, bodies)[0]) for r in references[True]]
+    return _listings(references[False], bodies), answers
 
 
 def _listings(references: list[Reference], bodies: Bodies) -> list[Listing]:
@@ -118,10 +97,10 @@ def _messages(ids: list[str], bodies: Bodies) -> tuple[list[Message], list[int]]
     counts = [0]
     opened = False
     for ident in ids:
-        body = bodies.find(ident)
+        body = bodies.get(ident)
         opened = opened and body is not None  # anything may have stood in the gap
-        for message in body or ():
-            item = bodies.is_item(ident) and message.role == "assistant"
+        for message in body.messages if body is not None else ():
+            item = body is not None and body.is_item and message.role == "assistant"
             if item and opened:
                 messages[-1] = joined(messages[-1], message)
             else:
@@ -132,72 +111,58 @@ def _messages(ids: list[str], bodies: Bodies) -> tuple[list[Message], list[int]]
 
 
 def _listing(reference: Reference, bodies: Bodies, messages: list[Message]) -> Listing:
-    gaps = tuple(at for at, ident in enumerate(reference.ids) if bodies.find(ident) is None)
+    gaps = tuple(at for at, ident in enumerate(reference.ids) if bodies.get(ident) is None)
     missing = bool(gaps) or reference.cut
     trouble = "message-body-missing" if missing else ""
     call = Call(reference.view, len(messages))
     return Listing(messages, [call], missing, gaps, trouble=trouble, shared=True)
 
 
-def _reference(pieces: dict[int, ListSeen], options: dict[str, dict[str, Any]]) -> Reference | None:
-    first = pieces[min(pieces)]
-    if first.view is None:
+def _body(ident: str, pieces: Pieces) -> Body | None:
+    value = _value(pieces, "body")
+    if value is None:
         return None
-    text = _joined(pieces, "ids")
-    try:
-        ids = _unescape(text) if text else None
-    except (ValueError, RecursionError):
-        ids = None
-    view = _with_options(first.view, options.get(first.options, {}))
-    if not isinstance(ids, list):
-        return Reference([], True, view)
-    return Reference([str(ident) for ident in ids], False, view)
-
-
-def _joined(pieces: dict[int, Any], field: str) -> bytes | None:
-    """All pieces one after the other; None where one is missing."""
-    whole = next(iter(pieces.values())).pieces
-    if any(number not in pieces for number in range(whole)):
-        return None
-    return b"".join(getattr(pieces[number], field) for number in range(whole))
-
-
-def _unescape(body: bytes) -> Any:
-    """The value of a JSON text that stood inside a JSON string; ValueError where there is none.
-    Of bytes that are no UTF-8 the source has told."""
-    clean = body if body.isascii() else body.decode("utf-8", "replace").encode()
-    (value,) = decode_array(f"[{unescape(clean)}]".encode())
-    return value
+    messages = [message for message in list_to_messages([value]) if not is_empty(message)]
+    for message in messages:
+        message.id = ident
+    return Body(messages, is_response_item(value))
 
 
 def _options(pieces: Pieces) -> dict[str, Any]:
-    body = _joined(pieces, "body")
-    try:
-        value = _unescape(body) if body else {}
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+    """The options of a request, by their bare names; their values may be JSON in strings."""
+    told = _value(pieces, "body")
+    prefix = next(iter(pieces.values())).prefix
+    options: dict[str, Any] = {}
+    for name, value in told.items() if isinstance(told, dict) else ():
+        with suppress(ValueError, RecursionError):
+            decoded = json.loads(value) if isinstance(value, str) else value
+            options[name.removeprefix(prefix)] = decoded
+    return options
 
 
 def _with_options(view: View, options: dict[str, Any]) -> View:
-    """The view with the model, system prompt and tools of its options, which may be JSON in strings:
-
-    {"request.option.model": "\\"gpt-5\\"", "request.option.tools": "[…]"}
-    """
-    given: dict[str, Any] = {}
-    for name, value in options.items():
-        try:
-            decoded = json.loads(value) if isinstance(value, str) else value
-        except (ValueError, RecursionError):
-            continue
-        given.setdefault(name.replace("_", ".").rpartition(".")[2], decoded)
-    model, system, tools = (given.get(name) for name in ("model", "system", "tools"))
+    model, system, tools = (options.get(name) for name in ("model", "system", "tools"))
     return msgspec.structs.replace(
         view,
         requested=model if isinstance(model, str) else view.requested,
         system=msgspec.json.encode(system) if system else view.system,
         tools=msgspec.json.encode(tools) if tools else view.tools,
     )
+
+
+def _value(pieces: dict[int, Any], field: str) -> Any:
+    """The value of a JSON text that stood inside JSON strings, piece by piece; None where a piece is
+    missing, or it is none. Of bytes that are no UTF-8 the source has told."""
+    whole = next(iter(pieces.values())).pieces
+    if any(number not in pieces for number in range(whole)):
+        return None
+    body: bytes = b"".join(getattr(pieces[number], field) for number in range(whole))
+    clean = body if body.isascii() else body.decode("utf-8", "replace").encode()
+    try:
+        (value,) = decode_array(f"[{unescape(clean)}]".encode())
+    except (ValueError, RecursionError):
+        return None
+    return value
 
 
 def fill_gaps(lists: list[Listing]) -> list[Listing]:

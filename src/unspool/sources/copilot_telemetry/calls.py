@@ -148,7 +148,7 @@ def read_piece(event: Event, tally: Tally) -> list[AnyFact]:
         return scribe.facts
     piece = PieceSeen(
         key=key, origin=event.origin, offset=event.offset, time=event.time,
-        id=ident, what="options" if options else "message", body=body[1:-1],
+        id=ident, body=body[1:-1], prefix="request.option." if options else "",
         piece=number_of(told.chunkIndex, event.measures.chunkIndex) or 0,
         pieces=number_of(told.totalChunks, event.measures.totalChunks) or 1,
     )  # fmt: skip
