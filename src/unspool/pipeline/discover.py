@@ -157,11 +157,9 @@ class Plan(msgspec.Struct):
     """Spans that may tell of any conversation: any worker may read them."""
     families: dict[Key, list[Origin]]
     """Conversation with its sub-agents → the files that hold it and, as their paths say, nothing
-    else. They are one unit of work."""
+    else. They are one unit of work. So is, for a single worker, a database that tells one conversation
+    behind the other: each is reduced when the next one begins."""
     workers: int
-    last: Origin | None = None
-    """A database that tells one conversation behind the other. A single worker reads it behind all
-    shared spans, so that each of its conversations is known, and reduced, when the next one begins."""
 
     def deal(self, held: list[dict[Key, int]]) -> dict[Key, int]:
         """Whose each family is: of the worker that holds most bytes of it, as long as that is not
@@ -186,14 +184,10 @@ class Plan(msgspec.Struct):
             loads[owner] += work[family]
         return owners
 
-    def share(self, families: Iterable[Key]) -> None:
-        """The files of these hold more than their paths say; NOBODY: the last one tells of a
-        conversation twice."""
-        for family in sorted(families):
-            self.shared += self.families.pop(family, ())
-            if family == NOBODY and self.last is not None:
-                self.shared.append(self.last)
-                self.last = None
+    def share(self, units: Iterable[Key]) -> None:
+        """The files of these hold more than their paths say, or tell of a conversation twice."""
+        for unit in sorted(units):
+            self.shared += self.families.pop(unit)
 
 
 def make_plan(origins: Iterable[Origin], workers: int) -> Plan:
@@ -206,10 +200,11 @@ def make_plan(origins: Iterable[Origin], workers: int) -> Plan:
         else:
             plan.families.setdefault((span.source, name), []).append(span)
     plan.workers = max(1, min(workers, len(plan.shared) + len(plan.families)))
-    if plan.workers == 1:
-        in_turn = [span for span in plan.shared if sources.tells_in_turn(span.source)]
-        plan.last = max(in_turn, key=lambda span: span.size, default=None)
-        plan.shared = [span for span in plan.shared if span is not plan.last]
+    in_turn = [span for span in plan.shared if sources.tells_in_turn(span.source)]
+    if plan.workers == 1 and in_turn:
+        longest = max(in_turn, key=lambda span: span.size)
+        plan.shared.remove(longest)
+        plan.families[(longest.source, longest.path)] = [longest]
     return plan
 
 

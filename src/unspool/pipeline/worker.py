@@ -14,6 +14,7 @@ The same code runs in the calling process when there is one worker.
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -58,7 +59,7 @@ class Outcome(msgspec.Struct):
     superseded: int = 0
     tally: Tally = msgspec.field(default_factory=Tally)
     strays: set[Key] = set()
-    """Families whose files hold others, too (`Plan.share`)."""
+    """Units of files that hold others' families, too (`Plan.share`)."""
 
 
 class Task(msgspec.Struct):
@@ -101,8 +102,8 @@ class Worker:
         self.outcome = Outcome()
         self.collection = Collection()
         self.fact_slots: FactSlots = {}
-        self.told: set[Key] = set()
-        """Families that the last database told to their end."""
+        self.reduced: set[Key] = set()
+        """Families that files of their own told to their end."""
         self.writer.scan = TagScan()
         self.slots.close()
         for spool in (self.facts, self.trajectories, self.problems, self.writer.spool):
@@ -132,7 +133,7 @@ class Worker:
         key = NOBODY
         for fact in self._facts_of(span):
             if next_family is not None and fact.key is not key and fact.key != NOBODY:
-                if family_of(fact.key) != family_of(key):
+                if key is not NOBODY and family_of(fact.key) != family_of(key):
                     next_family()
                 key = fact.key
             if collection.weight > self.limit:
@@ -241,39 +242,30 @@ class Worker:
         waiting: dict[Key, list[Key]] = {}
         for key in {**self.collection.conversations, **self.fact_slots}:
             waiting.setdefault(family_of(key), []).append(key)
-        if self.plan.last is not None:
-            self._read_span(self.plan.last, lambda: self._reduce_told(waiting))
-            self._reduce_told(waiting)
-        for family, spans in self.plan.families.items():
-            if self.owners[family] != self.number:
-                continue
-            for span in spans:
-                self._read_span(span)
-            keys = waiting.pop(family, [])
-            for key in self.collection.take_met():
-                if family_of(key) == family:
-                    keys.append(key)
-                else:
-                    self.outcome.strays.add(family)
-            self._reduce_family(keys)
+        for unit, spans in self.plan.families.items():
+            if self.owners[unit] == self.number:
+                reduce_told = partial(self._reduce_told, unit, waiting)
+                for span in spans:
+                    self._read_span(span, reduce_told)
+                reduce_told()
         for keys in waiting.values():
             self._reduce_family(keys)
         self.problems.close()
         self.trajectories.close()
         return self.outcome
 
-    def _reduce_told(self, waiting: dict[Key, list[Key]]) -> None:
-        """What the last database has told to its end, unless files of its own follow."""
-        met: dict[Key, list[Key]] = {}
+    def _reduce_told(self, unit: Key, waiting: dict[Key, list[Key]]) -> None:
+        """What a unit of files has told to its end. Nobody but its own worker may reduce a family, and
+        nothing may come behind that."""
+        told: dict[Key, list[Key]] = {}
         for key in self.collection.take_met():
-            met.setdefault(family_of(key), []).append(key)
-        for family, keys in met.items():
-            if family in self.plan.families:
-                waiting.setdefault(family, []).extend(keys)
-            elif family in self.told:
-                self.outcome.strays.add(NOBODY)
+            told.setdefault(family_of(key), []).append(key)
+        for family, keys in told.items():
+            others = family != unit and (family in self.plan.families or self.job.workers > 1)
+            if others or family in self.reduced:
+                self.outcome.strays.add(unit)
             else:
-                self.told.add(family)
+                self.reduced.add(family)
                 self._reduce_family(waiting.pop(family, []) + keys)
 
     def _reduce_family(self, keys: Iterable[Key]) -> None:
