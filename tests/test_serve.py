@@ -628,23 +628,6 @@ def test_many_readers_while_somebody_writes(tmp_path: Path) -> None:
         assert wrong == []
 
 
-def test_a_sync_that_ends_leaves_the_readers_their_log(tmp_path: Path) -> None:
-    """A store that is read ahead stays locked: else the last writer clears away what readers read."""
-    store = fill(tmp_path / "home", tmp_path / "store.db")
-
-    async def read_ahead_and_sync() -> None:
-        readers = Readers(store)
-        await readers.ask(lambda connection: connection.execute("SELECT 1 FROM texts").fetchone())
-        readers._warm_up()
-        (tmp_path / "home" / "more.jsonl").write_bytes(encode_trajectory(sample()[0]) + b"\n")
-        command = [sys.executable, "-m", "unspool", "sync", str(tmp_path / "home"), "-q"]
-        assert subprocess.run([*command, "--store", str(store)]).returncode == 0
-        assert store.with_name("store.db-wal").exists()
-        readers.close()
-
-    asyncio.run(read_ahead_and_sync())
-
-
 def test_what_nobody_waits_for_is_not_looked_up(server: Server) -> None:
     """Who drags a list past a hundred pages has left all of them but the last."""
     asked: list[str] = []

@@ -148,8 +148,8 @@ def test_what_cannot_be_made_after_linking_is_made_by_the_next_try(
         dirty = writer.dirty()
         _, faults = writer.bring_up_to_date(dirty)
         assert faults
-        assert {fault.key for fault in faults} == rounds[1].keys() <= set(writer.dirty())
-        _, faults = writer.bring_up_to_date({fault.key for fault in faults})
+        assert {key for key, _ in faults} == rounds[1].keys() <= set(writer.dirty())
+        _, faults = writer.bring_up_to_date({key for key, _ in faults})
         assert (faults, writer.dirty()) == ([], [])
     with writing(other) as connection:
         Sync(connection).run([str(capture.home)])

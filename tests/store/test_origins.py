@@ -177,7 +177,7 @@ def test_a_long_log_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_worker_processes_read_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a conversation, or a parent and its child, stand in different batches."""
     monkeypatch.setattr("unspool.store.readers.BATCH_BYTES", 2000)
-    monkeypatch.setattr("unspool.store.readers._processors", lambda: 2)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
     home = tmp_path / "home"
     for name in ("claude_code", "copilot_cli", "copilot_telemetry", "cursor"):
         for case in sorted((CASES / name).glob("*/input"))[:6]:

@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from unspool.io.times import parse_time
 from unspool.store.conversations import INDEXES, remove
 from unspool.store.filters import Filters, where
 from unspool.store.maintenance import verify
-from unspool.store.opening import transaction, writing
+from unspool.store.opening import reading, transaction, writing
 from unspool.store.search import CLOSE, FIELDS, OPEN, required_trigrams, search
 from unspool.store.sync import Sync
 
@@ -248,6 +249,29 @@ def test_words_may_wait_until_somebody_asks_for_them(tmp_path: Path) -> None:
         assert (ids(found), found.complete) == (["three"], True)
         assert (_words(connection, "beta"), _found(connection, "eta o")) == (["one"], ["one"])
         assert verify(connection) == []
+
+
+def test_while_somebody_writes_what_is_indexed_answers(tmp_path: Path) -> None:
+    write(tmp_path / "home" / "a.jsonl", talk("alphabet", "one"))
+    with writing(tmp_path / "s.db") as connection:
+        Sync(connection).run([str(tmp_path / "home")])
+        write(tmp_path / "home" / "b.jsonl", talk("alphabet", "two"))
+        Sync(connection, indexes=()).run([str(tmp_path / "home")])
+        with reading(tmp_path / "s.db") as reader, transaction(connection):
+            asked_at = time.monotonic()
+            found = search(reader, "alphabet")
+        assert (ids(found), found.complete) == (["one"], False)
+        assert time.monotonic() - asked_at < 10
+
+
+def test_texts_that_are_not_those_of_the_conversation_are_a_fault(tmp_path: Path) -> None:
+    write(tmp_path / "home" / "a.jsonl", talk("alphabet", "one"))
+    with writing(tmp_path / "s.db") as connection:
+        Sync(connection).run([str(tmp_path / "home")])
+        connection.execute("DELETE FROM texts WHERE typed IS NOT NULL")
+        connection.execute("INSERT INTO words (words) VALUES ('rebuild')")
+        (fault,) = verify(connection)
+    assert "copilot_telemetry:one" in fault
 
 
 def test_numbers_of_messages_that_are_gone_are_not_given_again(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def command(
         # A person has no need of all of an id, and a line has no room for it.
         shown = short_names(connection) if columns() else {}
     if not result.complete:
-        say("unspool: not everything is searched: the store cannot be written", err=True)
+        say("unspool: not everything is searched: the store cannot be written just now", err=True)
     if as_json:
         rows = []
         for hit in result.hits:

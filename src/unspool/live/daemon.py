@@ -34,7 +34,7 @@ from unspool.live.queue import Arrival, Backlog, Queue, SqliteQueue, queue_path
 from unspool.live.reducers import REDUCERS, Pool
 from unspool.live.schedule import Due, Schedule
 from unspool.live.states import RUNNING, doings
-from unspool.live.writer import Fault, Taken, Writer, clear
+from unspool.live.writer import Taken, Writer, clear
 from unspool.store.align import align_again
 from unspool.store.changes import changes_after, last_change
 from unspool.store.conversations import get_trajectory
@@ -42,7 +42,6 @@ from unspool.store.events import position, stamp
 from unspool.store.ids import row_id, shown_id
 from unspool.store.intake import mark_gone
 from unspool.store.opening import explain, file_of, opened, transaction, write_lock
-from unspool.store.survey import Changed, Survey
 from unspool.store.sync import Sync
 
 RETRY_SECONDS = 1.0
@@ -438,8 +437,20 @@ class _Work:
             self.monitors.ask_again()
         if not found.changed:
             return
-        if sum(map(_unread_bytes, found.changed)) > BULK_BYTES:
-            self._sync(found)
+        # Of a database that is known only what is new is read.
+        unread = (
+            one.size_bytes - one.begin
+            for one in found.changed
+            if one.known is None or not one.state
+        )
+        if sum(unread) > BULK_BYTES:
+            # Much at once, as on the first day: that is faster read by several, and linked once.
+            with self._turn():
+                Sync(self.connection, self.daemon.raw).run([], found)
+                self.writer.update.forget()
+                self.writer.note_positions()
+            self.monitors.ask_again()
+            self.seq = last_change(self.connection)  # thousands of lines tell nobody anything
             return
         started = time.process_time()
         with self._turn():
@@ -452,15 +463,6 @@ class _Work:
         oldest = min(changed.mtime_ns for changed in found.changed)
         for key in taken.touched:
             self.schedule.touch([key], key in urgent, oldest)
-
-    def _sync(self, found: Survey) -> None:
-        """Much at once, as on the first day: that is faster read by several, and linked once."""
-        with self._turn():
-            Sync(self.connection, self.daemon.raw).run([], found)
-            self.writer.update.forget()
-            self.writer.note_positions()
-        self.monitors.ask_again()
-        self.seq = last_change(self.connection)  # thousands of lines tell nobody anything
 
     def _bring_up_to_date(self, due: dict[Key, Due]) -> None:
         self.writer.reducers.ready()
@@ -485,16 +487,13 @@ class _Work:
                 self.daemon.lags.append(lag / 1e9)
                 self.lags[row_id(*key)] = lag // 1_000_000
         self._tell_changes()
-        for fault in faults:
-            self._fault(fault)
-
-    def _fault(self, fault: Fault) -> None:
-        """It stays dirty; after three tries only the next start, or a sync, tries again."""
-        tries = self.daemon.faults[fault.key] = self.daemon.faults.get(fault.key, 0) + 1
-        text = f"{'/'.join(fault.key)} cannot be made anew: {fault.error}"
-        self.daemon.tell(News(_now(), "trouble", text=text))
-        if tries < FAULTS_BEFORE_DEATH:
-            self.schedule.touch([fault.key])
+        for key, error in faults:
+            # It stays dirty; after three tries only the next start, or a sync, tries again.
+            tries = self.daemon.faults[key] = self.daemon.faults.get(key, 0) + 1
+            text = f"{'/'.join(key)} cannot be made anew: {error}"
+            self.daemon.tell(News(_now(), "trouble", text=text))
+            if tries < FAULTS_BEFORE_DEATH:
+                self.schedule.touch([key])
 
     def _tell_changes(self) -> None:
         states = {row_id(*doing.key): doing for doing in doings(self.connection)}
@@ -536,12 +535,6 @@ class _Work:
             with self._turn():
                 align_again(self.connection, self.unaligned)
             self.unaligned.clear()
-
-
-def _unread_bytes(changed: Changed) -> int:
-    if changed.known is not None and changed.state:
-        return 0  # of a database that is known only what is new is read
-    return changed.size_bytes - changed.begin
 
 
 def _emptied(paths: deque[str]) -> set[str]:

@@ -1,15 +1,15 @@
 """Drain: what has arrived, taken into the store by a command, where no daemon does it."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from unspool.hooks.spool import Layout
 from unspool.io.temporary import scratch
 from unspool.live.daemon import is_running
 from unspool.live.intake import take_in
-from unspool.live.queue import Queue, SqliteQueue, queue_path
+from unspool.live.queue import SqliteQueue, queue_path
 from unspool.live.writer import Writer, clear
-from unspool.store.events import position
 
 
 def has_arrived(store: Path) -> bool:
@@ -32,21 +32,10 @@ def drain(connection: sqlite3.Connection, store: Path, raw: bool = True) -> int:
     if not has_arrived(store):
         return 0
     layout = Layout.beside(store)
-    queue = SqliteQueue(queue_path(layout))
-    try:
+    total = 0
+    with closing(SqliteQueue(queue_path(layout))) as queue, scratch() as folder:
         for _ in take_in(layout, queue):
             pass
-        return move(connection, layout, queue, raw)
-    finally:
-        queue.close()
-
-
-def move(connection: sqlite3.Connection, layout: Layout, queue: Queue, raw: bool = True) -> int:
-    """The queue into the store."""
-    if not queue.backlog(position(connection, queue.name)).events:
-        return 0
-    total = 0
-    with scratch() as folder:
         writer = Writer(connection, layout, folder, raw)
         while events := writer.take_events(queue).events:
             total += events

@@ -105,7 +105,7 @@ class Sender:
             return [
                 path
                 for top in self.tops
-                for path, _ in _walked(top)
+                for path, _ in walk(top)
                 if not path.endswith(COMPANIONS) and not path.startswith(self.live)
             ]
         if now - self._known_at >= KNOWN_SECONDS:
@@ -165,11 +165,6 @@ class Sender:
             packed = _encode(piece)
             ident = hashlib.sha256(packed).hexdigest()
             yield Arrival(ident, time.time_ns(), "", FILE_BYTES, "", packed)
-
-
-def _walked(top: str) -> Iterator[tuple[str, str]]:
-    with suppress(OSError):
-        yield from walk(top, lambda error: None)
 
 
 def mirror_folder(layout: Layout) -> Path:

@@ -109,7 +109,7 @@ class Monitors:
         if now - self._walk_at >= WALK_SECONDS:
             self._walk_at = self._known_at = now
             for top in self.tops:
-                for path, name in _walk(top, made):
+                for path, name in walk(top, made.unreadable.append):
                     self.names.setdefault(path, name)
                     self._look(made, looked, path)
         elif now - self._known_at >= self._known_seconds(now):
@@ -158,13 +158,6 @@ class Monitors:
 
 def is_recent(mtime_ns: int) -> bool:
     return time.time_ns() - mtime_ns < STAYS_HOT_SECONDS * 1e9
-
-
-def _walk(top: str, made: Survey) -> Iterator[tuple[str, str]]:
-    try:
-        yield from walk(top, made.unreadable.append)
-    except OSError as error:
-        made.unreadable.append(error)
 
 
 def _files_below(folder: str) -> Iterator[str]:

@@ -54,13 +54,6 @@ class Taken(NamedTuple):
     """Conversations of which they say that a turn or the session is over."""
 
 
-class Fault(NamedTuple):
-    """A conversation that could not be made anew, for a fault of ours."""
-
-    key: Key
-    error: str
-
-
 class Writer:
     """The one that writes. `folder` is for what lies on disk only while it is read."""
 
@@ -323,8 +316,9 @@ class Writer:
     def dirty(self) -> list[Key]:
         return list(self.connection.execute("SELECT platform, external_id FROM dirty"))
 
-    def bring_up_to_date(self, keys: Collection[Key]) -> tuple[set[Key], list[Fault]]:
-        """These conversations made anew; what was written, and what could not be."""
+    def bring_up_to_date(self, keys: Collection[Key]) -> tuple[set[Key], list[tuple[Key, str]]]:
+        """These conversations made anew; what was written, and what could not be, for a fault of
+        ours."""
         self.update.written.clear()
         self.update.relate()
         failed = self.update.reduce(keys)
@@ -333,7 +327,7 @@ class Writer:
         catch_up(self.connection, [WORDS])
         reach("update-written")
         self._version = self._data_version()
-        return set(self.update.written), [Fault(key, error) for key, error in failed]
+        return set(self.update.written), failed
 
 
 def _problems(path: str, events: Iterable[Event], payloads: Iterable[bytes]) -> list[Problem]:

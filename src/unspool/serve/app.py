@@ -131,7 +131,6 @@ def make_app(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        readers.warm_up()
         yield
         readers.close()
 

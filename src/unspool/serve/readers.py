@@ -1,13 +1,11 @@
 """Threads that read the store. Each has a connection of its own and can only read."""
 
 import asyncio
-import os
 import sqlite3
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,8 +18,6 @@ SECONDS = 10.0
 """A question that takes longer is given up."""
 _STEPS = 20_000
 """Steps of SQLite's machine between two looks at the clock."""
-_WARMED_BYTES = 4_000_000_000
-_WARMED_AT_ONCE = 4 << 20
 
 T = TypeVar("T")
 
@@ -79,29 +75,6 @@ class Readers:
             connection.execute("PRAGMA query_only = ON")
             self._local.connection, self._local.file = connection, file
         return connection
-
-    def warm_up(self) -> None:
-        """Has the system read the store ahead of the first questions: each of them would wait for the
-        disk hundreds of times. The newest part first, and no more than memory has room for."""
-        threading.Thread(target=self._warm_up, name="warming", daemon=True).start()
-
-    def _warm_up(self) -> None:
-        with suppress(OSError, ValueError):
-            # Never closed: a process that closes any handle of a file loses all its locks on it, those
-            # of SQLite, too, and a `sync` that ends would then clear away the log that readers read.
-            self._warmed = self.path.open("rb", buffering=0)
-            memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-            at = self._warmed.seek(0, os.SEEK_END)
-            end = max(0, at - min(_WARMED_BYTES, memory // 4))
-            while at > end:
-                at = max(end, at - _WARMED_AT_ONCE)
-                if hasattr(os, "posix_fadvise"):
-                    os.posix_fadvise(
-                        self._warmed.fileno(), at, _WARMED_AT_ONCE, os.POSIX_FADV_WILLNEED
-                    )
-                else:
-                    self._warmed.seek(at)
-                    self._warmed.read(_WARMED_AT_ONCE)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

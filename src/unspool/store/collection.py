@@ -1,11 +1,7 @@
 """The store as a collection: what `list`, `show` and `export` read from."""
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-
-import msgspec
-import zstandard
+from collections.abc import Mapping, Sequence
 
 from unspool.errors import UnknownConversation
 from unspool.facts import Key
@@ -13,7 +9,7 @@ from unspool.inspect.collection import Entry, match, newest_first, short_ids
 from unspool.sinks import Family
 from unspool.store.conversations import get_trajectory
 from unspool.store.ids import row_id
-from unspool.store.opening import damaged, explain, store_path
+from unspool.store.opening import explained, store_path
 from unspool.trajectory import Trajectory
 
 _ENTRY = (
@@ -37,7 +33,7 @@ class StoreCollection:
         return self._problems
 
     def entries(self) -> Sequence[Entry]:
-        with damage_told(self.connection):
+        with explained(store_path(self.connection)):
             rows = self.connection.execute(_ENTRY)
             names = [name for name, *_ in rows.description[1:]]
             return newest_first(
@@ -74,7 +70,7 @@ class StoreCollection:
         return trajectory
 
     def _get(self, key: Key) -> Trajectory | None:
-        with damage_told(self.connection):
+        with explained(store_path(self.connection)):
             return get_trajectory(self.connection, row_id(*key))
 
 
@@ -84,14 +80,3 @@ def short_names(connection: sqlite3.Connection) -> dict[Key, str]:
     entries = [Entry(id=ident, source=source, parent_id=up) for ident, source, up in rows]
     short = short_ids(entries)
     return {(entry.source, entry.id): short(entry) for entry in entries}
-
-
-@contextmanager
-def damage_told(connection: sqlite3.Connection) -> Iterator[None]:
-    """One line for what can be read of a store no longer."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise explain(error, store_path(connection)) from None
-    except (zstandard.ZstdError, msgspec.DecodeError) as error:
-        raise damaged(store_path(connection), str(error)) from None

@@ -13,7 +13,7 @@ from functools import cache
 
 from unspool.io.packing import tamed
 from unspool.store.blocks import expand
-from unspool.store.opening import transaction
+from unspool.store.opening import BUSY_SECONDS, transaction
 from unspool.store.rows import Rows, make_rows
 from unspool.trajectory import Trajectory, unpack_trajectory
 
@@ -21,6 +21,7 @@ WORDS, PIECES = INDEXES = ("words", "pieces")
 TEXTS = "typed, answered, called, returned"
 """What both indexes hold."""
 INDEXED_AT_ONCE = 5000
+CATCH_UP_MS = 500
 _NO_TEXTS = (None,) * 4
 _TABLES = (
     "model_usage", "tool_calls", "files_touched", "git_references", "checkpoints",
@@ -175,9 +176,13 @@ def is_new(connection: sqlite3.Connection) -> bool:
 
 
 def caught_up(connection: sqlite3.Connection, index: str) -> bool:
-    """Whether the index holds everything now: a store may be read-only, or busy."""
+    """Whether the index holds everything now: a store may be read-only, or somebody writes it, for
+    whom nobody waits long."""
     try:
+        connection.execute(f"PRAGMA busy_timeout = {CATCH_UP_MS}")
         catch_up(connection, [index])
     except sqlite3.OperationalError:
         return False
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
     return True

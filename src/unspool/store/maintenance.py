@@ -14,10 +14,16 @@ from unspool.io.origins import Origin, read_head
 from unspool.io.temporary import scratch
 from unspool.store.batches import Batch
 from unspool.store.blocks import forget_facts, iter_raw
-from unspool.store.conversations import INDEXES, catch_up, caught_up, get_trajectory
+from unspool.store.conversations import (
+    INDEXES,
+    catch_up,
+    caught_up,
+    get_trajectory,
+    only_new,
+)
 from unspool.store.intake import Report, Taking, mark_dirty
 from unspool.store.opening import transaction
-from unspool.store.rows import CHECKPOINT
+from unspool.store.rows import make_rows
 from unspool.store.survey import Survey, in_lines
 from unspool.store.sync import Sync
 
@@ -100,12 +106,14 @@ def _check(connection: sqlite3.Connection, ident: str, messages: int) -> list[st
         return [f"{ident}: the trajectory cannot be read ({type(error).__name__})"]
     if trajectory is None:
         return [f"{ident}: has no trajectory"]
+    made = make_rows(trajectory)
+    known = only_new(connection, made).known
     (rows,) = connection.execute(
-        "SELECT count(*) FROM messages WHERE conversation_id = ? AND role != ?",
-        (ident, CHECKPOINT),
+        "SELECT count(*) FROM messages WHERE conversation_id = ?", (ident,)
     ).fetchone()
-    if not len(trajectory.messages) == messages == rows:
-        return [f"{ident}: {len(trajectory.messages)} messages, but {rows} rows of {messages}"]
+    if not len(made.messages) == rows == known or len(trajectory.messages) != messages:
+        told = f"{len(trajectory.messages)} messages, but {rows} rows of {messages}"
+        return [f"{ident}: {told}, of which {known} say the same"]
     return []
 
 

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
+import msgspec
 import platformdirs
+import zstandard
 
 from unspool.errors import StoreBusy, StoreError
 from unspool.io.temporary import take_lock
@@ -60,13 +62,21 @@ def damaged(path: Path, text: str) -> StoreError:
 
 
 @contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """One clear line for what can be read of the store no longer."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise explain(error, path) from None
+    except (zstandard.ZstdError, msgspec.DecodeError) as error:
+        raise damaged(path, str(error)) from None
+
+
+@contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
     """A store that exists, for reading."""
-    with closing(connect_for_reading(path)) as connection:
-        try:
-            yield connection
-        except sqlite3.Error as error:
-            raise explain(error, path) from None
+    with closing(connect_for_reading(path)) as connection, explained(path):
+        yield connection
 
 
 def _must_exist(path: Path) -> None:
@@ -126,18 +136,13 @@ def writing(path: Path, wait_seconds: float = 0, make: bool = True) -> Iterator[
 
 @contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
-    connection: sqlite3.Connection | None = None
     try:
         if not path.exists():
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, OWNER_ONLY))
-        connection = _connect(path)
-        yield connection
+        with closing(_connect(path)) as connection:
+            yield connection
     except sqlite3.Error as error:
         raise explain(error, path) from None
-    finally:
-        if connection is not None:
-            with suppress(sqlite3.Error):
-                connection.close()
 
 
 def _connect(path: Path) -> sqlite3.Connection:

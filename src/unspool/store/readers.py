@@ -30,7 +30,7 @@ def iter_read(changed: list[Changed], raw: bool, folder: Path) -> Iterator[Itera
     """What there is to know of the origins, batch by batch."""
     batches = list(iter_batches(changed, BATCH_BYTES))
     is_much = sum(one.size_bytes for one in changed) >= WORTH_WORKERS_BYTES
-    if len(batches) < 2 or not is_much or _processors() < 2:
+    if len(batches) < 2 or not is_much or (os.cpu_count() or 1) < 2:
         for batch in batches:
             yield _read(batch, raw)
         return
@@ -56,12 +56,6 @@ def _read(batch: list[Changed], raw: bool) -> Iterator[Item]:
     reading = Batch(raw)
     yield from reading.read(batch)
     yield from reading.reduce()
-
-
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _unpickled(file: BinaryIO) -> Iterator[Item]:

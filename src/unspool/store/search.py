@@ -64,7 +64,7 @@ class Found(msgspec.Struct):
     capped: bool = False
     """There are more places than the latest, which were looked at."""
     complete: bool = True
-    """Not where the store cannot be written and its words are not all indexed."""
+    """Not where words are due to be indexed, and the store cannot be written just now."""
 
 
 def search(

@@ -75,7 +75,7 @@ def survey(connection: sqlite3.Connection, paths: Iterable[str]) -> Survey:
     # What live capture keeps beside the store: its logs are no files, and its files no origins.
     live = str(store_path(connection).parent / "live")
     for top in tops:
-        for path, name in _walk(top, findings):
+        for path, name in walk(top, findings.unreadable.append):
             if path in met or path.endswith(COMPANIONS) or _is_under(path, live):
                 continue
             met.add(path)
@@ -92,13 +92,6 @@ def own_files(connection: sqlite3.Connection) -> frozenset[tuple[int, int]]:
     paths = [path for _, _, path in connection.execute("PRAGMA database_list")]
     files = (file_of(Path(path + end)) for path in paths for end in ("", ".lock"))
     return frozenset(file for file in files if file is not None)
-
-
-def _walk(top: str, findings: Survey) -> Iterator[tuple[str, str]]:
-    try:
-        yield from walk(top, findings.unreadable.append)
-    except OSError as error:
-        findings.unreadable.append(error)
 
 
 def is_gone(path: str) -> bool:

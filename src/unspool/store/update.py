@@ -107,35 +107,31 @@ class Reducer:
     def make(self, key: Key, patches: Mapping[Key, bytes | None]) -> Conversation | str:
         """The conversation, or why it cannot be made; trouble with the store itself is raised."""
         try:
-            return self._make(key, patches)
+            gathered = self.hot.get(self.connection, key)
+            if gathered is None:
+                return Conversation(key, [], [])
+            self.was_large = gathered.weight > self.hot.largest_bytes
+            rebuilt = rebuild(key, gathered)
+            del gathered
+            made: list[Reduced] = []
+            while rebuilt.conversations:
+                trajectory, card = rebuilt.conversations.pop(0)
+                # What is shared with the facts at hand must not be finished twice; in between the
+                # bytes alone are in memory.
+                packed = pack_trajectory(trajectory)
+                del trajectory
+                trajectory = unpack_trajectory(packed)
+                del packed
+                patch = patches.get(card.key)
+                rows = finished_rows(trajectory, _unpacked(patch))
+                told = self.describe(trajectory) if rows is not None else None
+                rows = only_new(self.connection, rows) if rows is not None else None
+                made.append(Reduced(card.key, _pack(card), patch, rows, told))
+                del trajectory
         except (sqlite3.Error, OSError):
             raise
         except Exception as error:
             return f"{type(error).__name__}: {error}"
-
-    def _make(self, key: Key, patches: Mapping[Key, bytes | None]) -> Conversation:
-        gathered = self.hot.get(self.connection, key)
-        if gathered is None:
-            return Conversation(key, [], [])
-        rebuilt = rebuild(key, gathered)
-        self.was_large = gathered.weight > self.hot.largest_bytes
-        del gathered
-        made: list[Reduced] = []
-        while rebuilt.conversations:
-            trajectory, card = rebuilt.conversations.pop(0)
-            # What is shared with the facts at hand must not be finished twice; in between the bytes
-            # alone are in memory.
-            packed = pack_trajectory(trajectory)
-            del trajectory
-            trajectory = unpack_trajectory(packed)
-            del packed
-            patch = patches.get(card.key)
-            rows = finished_rows(trajectory, _unpacked(patch))
-            told = self.describe(trajectory) if rows is not None else None
-            if rows is not None:
-                rows = only_new(self.connection, rows)
-            made.append(Reduced(card.key, _pack(card), patch, rows, told))
-            del trajectory
         if self.was_large:
             give_back()
         return Conversation(key, made, rebuilt.problems)
