@@ -11,7 +11,6 @@ from unspool.trajectory import Message
 
 DAMAGED = {
     "wrong_types",
-    "spoilt",
     "cut_off",
     "log_headless",
     "log_torn",

@@ -139,6 +139,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         guest = cast(Guest, load(name))
         if guest.visits(read_head(origin.path)):
             yield from guest.visit(origin, tally)
+    yield from tally.take_flaws()
 
 
 def shown_parts(extra: dict[str, Any], words: str, has_calls: bool) -> Iterator[Shown]:

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import UNSET
 
 from unspool.facts import AnyFact, ListSeen, PieceSeen, SnapshotSeen, View
+from unspool.io.door import sample
 from unspool.io.origins import Tally
 from unspool.sources.copilot_telemetry.events import Event, number_of, option_of, text_of
 from unspool.sources.copilot_telemetry.turns import (
@@ -50,13 +51,11 @@ def read_engine_messages(event: Event, tally: Tally) -> list[AnyFact]:
         return scribe.facts
     body, broken = event.read_messages() or (b"", True)
     if not body.startswith(b"["):
-        tally.problems += 1
-        scribe = event.scribe(key)
         if told.messagesJson is UNSET:
-            scribe.problem("no-messages", event.full_name)
+            tally.lose("no-messages", event.origin, event.offset, event.full_name)
         else:
-            scribe.problem("messages-not-an-array", body[:1000])
-        return scribe.facts
+            tally.lose("messages-not-an-array", event.origin, event.offset, sample(body))
+        return []
     view = _view(event, len(body))
     snapshot = SnapshotSeen(
         key, event.origin, event.offset, time=event.time, text=body, broken=broken, views=(view,)
@@ -142,10 +141,8 @@ def read_piece(event: Event, tally: Tally) -> list[AnyFact]:
     ident = text_of(told.requestOptionsId if options else told.messageUuid)
     body = bytes(told.requestOptionsJson if options else told.messageJson)
     if body[:1] != b'"' or not ident:
-        tally.problems += 1
-        scribe = event.scribe(key)
-        scribe.problem("no-messages", event.full_name)
-        return scribe.facts
+        tally.lose("no-messages", event.origin, event.offset, event.full_name)
+        return []
     piece = PieceSeen(
         key=key, origin=event.origin, offset=event.offset, time=event.time,
         id=ident, body=body[1:-1], prefix="request.option." if options else "",

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import NOBODY, AnyFact, Rank
+from unspool.facts import AnyFact, Rank
 from unspool.io.door import recover_json
 from unspool.io.origins import Tally
 from unspool.sources.copilot_telemetry.events import SOURCE, Event, number_of, text_of
@@ -29,10 +29,8 @@ _told = operator.attrgetter(*_INTENTS, *_CONTEXT)
 
 
 def no_conversation(event: Event, tally: Tally) -> list[AnyFact]:
-    tally.problems += 1
-    scribe = event.scribe(NOBODY)
-    scribe.problem("missing-conversation-id", event.full_name)
-    return scribe.facts
+    tally.lose("missing-conversation-id", event.origin, event.offset, event.full_name)
+    return []
 
 
 def has_context(event: Event) -> bool:

@@ -27,7 +27,7 @@ from unspool.sources.hook_events import CLAUDE_STATES, Hooks
 from unspool.sources.hook_payloads import is_log as is_hook_log
 from unspool.sources.hook_payloads import read_payloads
 from unspool.sources.scribe import Scribe
-from unspool.sources.vscode_chat.documents import lost, read_whole
+from unspool.sources.vscode_chat.documents import lose, read_whole
 from unspool.sources.vscode_chat.fields import BESIDE
 from unspool.sources.vscode_chat.folders import user_folders, workspace_of
 
@@ -160,7 +160,7 @@ def _read_cache(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     salvage = read_json(data)
     value = salvage.values[0] if salvage.values else None
     if not isinstance(value, dict):
-        yield lost(origin, tally, Flaw("invalid-json", 0, sample(data)))
+        lose(origin, tally, Flaw("invalid-json", 0, sample(data)))
         return
     for number, (session, kept) in enumerate(value.items()):
         tally.records += 1

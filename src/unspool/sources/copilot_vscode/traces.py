@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-from unspool.facts import NOBODY, AnyFact, Rank
+from unspool.facts import AnyFact, Rank
 from unspool.io.databases import open_database
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import parse_time
@@ -40,18 +40,18 @@ def is_traces(data: bytes, name: str) -> bool:
 
 
 def read_traces(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    problems = Scribe(NOBODY, origin.path, 0)
     items: list[Item] = []
     try:
         with open_database(origin.path) as database:
             if database.stale:
-                problems.problem("stale-database", "the log beside it is too long to copy")
+                tally.records += 1
+                text = "the log beside it is too long to copy"
+                tally.lose("stale-database", origin.path, 0, text)
             items = _load(database.connection)
     except (sqlite3.Error, OSError) as error:
-        problems.problem("unreadable-database", str(error))
-    tally.records += len(problems.facts) + len(items)
-    tally.problems += len(problems.facts)
-    yield from problems.facts
+        tally.records += 1
+        tally.lose("unreadable-database", origin.path, 0, str(error))
+    tally.records += len(items)
     traces = Traces(origin, items)
     for item in traces.items:
         if not any(session_of(one, item.product) for one in (item, *traces.above(item))):

@@ -51,7 +51,6 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     else:
         with store.opened() as database:
             yield from store.read(database)
-    yield from store.problems
 
 
 def _read_beside(book: Book) -> list[AnyFact]:
@@ -80,10 +79,10 @@ class Store(Book):
     def read(self, database: Database) -> Iterator[AnyFact]:
         self._connection = database.connection
         meta = read_meta(self._connection)
-        self.key = ("cursor", str(meta.get("agentId") or Path(self.origin).parent.name))
+        key = ("cursor", str(meta.get("agentId") or Path(self.origin).parent.name))
         mode, model = mode_name(meta.get("mode")), str(meta.get("lastUsedModel") or "")
         parent = str_of(field_of(meta.get("subagentInfo"), "parentAgentId"))
-        session = parent or self.key[1]
+        session = parent or key[1]
         notes = {
             "session_id": session,
             "title": meta.get("name") if meta.get("name") != _UNNAMED else None,
@@ -91,15 +90,15 @@ class Store(Book):
             "started_at": format_time(parse_time(meta.get("createdAt"))),
             "parent": {"conversation_id": parent} if parent else None,
         }
-        scribe = self.scribe(self.key, f"chat:{self.key[1]}")
+        scribe = self.scribe(key, f"chat:{key[1]}")
         note_all(scribe, notes, RANK)
         yield from scribe.facts
         root = self._root(meta.get("latestRootBlobId"))
-        children = list(subagents(self.key[1], root))
+        children = list(subagents(key[1], root))
         others = {name for *_, state in children for name in messages_under(state, self._blob)}
         messages = (name for name, data in self._rows() if message_of(data) is not None)
         written = [name for name in messages if name not in others]
-        yield from self._chat(self.key, root, written, mode, model)
+        yield from self._chat(key, root, written, mode, model)
         for ident, above, state in children:
             scribe = self.scribe(("cursor", ident))
             scribe.note("parent", {"conversation_id": above}, RANK)
@@ -164,7 +163,7 @@ class Store(Book):
             data = self._blob(name) or b""
             value = message_of(data)
             if value is None:
-                self.problem("invalid-json", data, self.key)
+                self.problem("invalid-json", data)
                 continue
             self.tally.records += 1
             facts = sent.read(value, name, after)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import NOBODY, AnyFact
+from unspool.facts import AnyFact
 from unspool.io.databases import MAGIC, Database, is_spare, open_database
 from unspool.io.origins import Head, Origin, Tally, Touched, TouchedRow
 from unspool.sources.cursor.composers import Reader
@@ -46,7 +46,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     """All facts, or those of the conversations that the origin names; what is said of others there
     they say again when it is their turn."""
     for fact in _read(origin, tally):
-        if not origin.only or fact.key[1] in origin.only or fact.key == NOBODY:
+        if not origin.only or fact.key[1] in origin.only:
             yield fact
 
 
@@ -129,16 +129,14 @@ def _read(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
         if "ItemTable" in tables:
             reader.store = "workspace"
             yield from read_workspace(reader, Keys(database.connection, "ItemTable"))
-    yield from reader.problems
 
 
 def _read_composer(reader: Reader, rows: Keys, ident: str) -> Iterator[AnyFact]:
     """A bad page is the loss of one conversation, not of those behind it. A row without a value is of a
     composer that was deleted; of others only bubbles are left."""
-    key = ("cursor", ident)
     try:
         data = rows.get(f"composerData:{ident}")
-        composer = reader.parse_object(data, key) if data is not None else None
+        composer = reader.parse_object(data) if data is not None else None
         if composer or rows.has(f"bubbleId:{ident}:"):
             yield from reader.read(ident, composer or {})
         elif data is None:
@@ -147,7 +145,7 @@ def _read_composer(reader: Reader, rows: Keys, ident: str) -> Iterator[AnyFact]:
     except sqlite3.OperationalError:
         raise  # locked, or gone: it is so for all
     except sqlite3.DatabaseError as error:
-        reader.problem("unreadable-database", str(error), key)
+        reader.problem("unreadable-database", str(error))
 
 
 def _read_headers(
@@ -160,6 +158,6 @@ def _read_headers(
         ident, value = str(fields.get("composerId") or ""), fields.get("value")
         if ident and (not only or ident in only):
             data = value if isinstance(value, bytes) else str(value or "{}").encode()
-            head = reader.parse_object(data, ("cursor", ident))
+            head = reader.parse_object(data)
             if head is not None:
                 yield from reader.head(ident, {**fields, **head})

@@ -29,16 +29,11 @@ _SPELLED = re.compile(
 
 
 class Book:
-    """The records of one database: each gets the next offset. What is wrong with them is told at the
-    end (`problems`)."""
-
-    key: Key = NOBODY
-    """The conversation, where it holds one."""
+    """The records of one database: each gets the next offset."""
 
     def __init__(self, origin: str, tally: Tally) -> None:
         self.origin = origin
         self.tally = tally
-        self.problems: list[Problem] = []
         self._offsets = count()
 
     @contextmanager
@@ -48,41 +43,37 @@ class Book:
         try:
             with open_database(self.origin) as database:
                 if database.stale:
-                    self.problem("stale-database", "the log was too long to copy", self.key)
+                    self.problem("stale-database", "the log was too long to copy")
                 database.connection.execute("BEGIN")
                 yield database
         except DAMAGE as error:
-            self.problem("unreadable-database", str(error), self.key)
+            self.problem("unreadable-database", str(error))
 
     def scribe(self, key: Key, entry: str = "", **place: Any) -> Scribe:
         return Scribe(key, self.origin, next(self._offsets), entry=entry, **place)
 
-    def parse(self, data: bytes, key: Key = NOBODY) -> Any:
+    def parse(self, data: bytes) -> Any:
         """The JSON value of a row; None where it is none."""
         read = read_json(data)
         if len(read.values) != 1 or read.lost:
-            self.problem(read.code or "invalid-json", data, key)
+            self.problem(read.code or "invalid-json", data)
             return None
-        for flaw in read.flaws:
-            self._tell(flaw.code, flaw.sample, key)
+        for flaw in read.flaws:  # mended: the record counts
+            place = (NOBODY, self.origin, next(self._offsets))
+            self.tally.flaws.append(Problem(*place, code=flaw.code, sample=flaw.sample))
         return read.values[0]
 
-    def parse_object(self, data: bytes, key: Key = NOBODY) -> dict[str, Any] | None:
-        value = self.parse(data, key)
+    def parse_object(self, data: bytes) -> dict[str, Any] | None:
+        value = self.parse(data)
         if value is not None and not isinstance(value, dict):
-            self.problem("wrong-types", data, key)
+            self.problem("wrong-types", data)
             return None
         return value
 
-    def problem(self, code: str, data: bytes | str, key: Key = NOBODY) -> None:
+    def problem(self, code: str, data: bytes | str) -> None:
         """A record that cannot be read, or is not there."""
         self.tally.records += 1
-        self.tally.problems += 1
-        self._tell(code, data, key)
-
-    def _tell(self, code: str, data: bytes | str, key: Key) -> None:
-        place = (key, self.origin, next(self._offsets))
-        self.problems.append(Problem(*place, code=code, sample=sample(data)))
+        self.tally.lose(code, self.origin, next(self._offsets), sample(data))
 
 
 class Entries:

@@ -76,7 +76,6 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         return
     reader = Reader(origin.path, tally, "workspace")
     yield from read_workspace(reader, Folder(folder))
-    yield from reader.problems
 
 
 def read_workspace(reader: Reader, values: Keys | Folder) -> Iterator[AnyFact]:

@@ -1,11 +1,10 @@
 """A whole chat as facts: its head, its requests in a chain, and the runs of its sub-agents."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from unspool.facts import ROOT, AnyFact, Key, Problem
-from unspool.io.door import Flaw, sample
+from unspool.facts import ROOT, AnyFact, Key
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import format_time, parse_time
 from unspool.io.values import field_of, str_of
@@ -53,19 +52,6 @@ class Reading:
         self.abandoned: list[tuple[Request, str]] = []
         """Requests that the chat no longer holds, each with the id of the one that it followed."""
         self.edition = edition
-        self._problems: list[AnyFact] = []
-
-    def tell_flaws(self, flaws: Iterable[Flaw]) -> None:
-        for flaw in flaws:
-            self.tally.records += 1
-            self.tally.problems += 1
-            number = 1 + len(self._problems)  # several may stand at one place
-            self._problems.append(
-                Problem(
-                    key=self.key, origin=self.origin.path, offset=flaw.place, number=number,
-                    entry=f"problem:{number}", code=flaw.code, sample=sample(flaw.sample),
-                )
-            )  # fmt: skip
 
     def facts(self) -> Iterator[AnyFact]:
         turns = self._turns()
@@ -93,7 +79,6 @@ class Reading:
                 scribe = Scribe(key, self.origin.path, _OTHER_IDS + number)
                 scribe.note("same_as", own, BESIDE)
                 yield from scribe.facts
-        yield from self._problems
 
     def _turns(self) -> list[tuple[Turn, str]]:
         """Every request with the id that it follows: the current ones form the chain, and those
@@ -116,7 +101,9 @@ class Reading:
             turns.append((turn, after))
             after = turn.id
             codes += turn.tell_apart(answers, calls)
-            self.tell_flaws(Flaw(code, 0, turn.id) for code in codes)
+            for code in codes:
+                self.tally.records += 1
+                self.tally.lose(code, self.origin.path, 2 * len(turns) - 1, turn.id)
             for kind in turn.parts.unknown:
                 self.tally.records += 1
                 self.tally.unrecognise(f"part {kind}", self.origin.path, 0)

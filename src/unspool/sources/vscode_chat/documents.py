@@ -1,20 +1,17 @@
-"""Documents: a chat in one piece, as a log of changes, or in a zip; what is saved of broken ones."""
+"""Documents: a chat in one piece, as a log of changes, or in a zip."""
 
-import json
-import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from unspool.facts import NOBODY, AnyFact, Problem
+from unspool.facts import AnyFact
 from unspool.io.door import (
     LONGEST_BYTES,
     UNREADABLE,
     Flaw,
     Salvage,
-    clean,
     cut_long_strings,
     iter_json_lines,
     read_json,
@@ -28,10 +25,6 @@ from unspool.sources.vscode_chat.edits import state_facts
 from unspool.sources.vscode_chat.model import CHAT, REQUEST
 from unspool.sources.vscode_chat.mutations import MUTATION, Replay
 
-_REQUEST = re.compile(r'\{\s*"(?:requestId|message|variableData|response)"\s*:')
-_SESSION = re.compile(r'"sessionId"\s*:\s*"([^"\\]+)"')
-_decoder = json.JSONDecoder(strict=False)
-
 _ZIP = b"PK\x03\x04"
 LARGEST_MEMBER_BYTES = 1024**3
 """A longer chat is not unpacked: a small archive may claim to hold anything."""
@@ -42,7 +35,8 @@ _ZIP_DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplemented
 
 
 def read_document(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    """A flat JSON document: an export, or a stored chat."""
+    """A flat JSON document: an export, or a stored chat. What is cut off is always closed: all of a
+    chat is in the one value."""
     data = read_whole(origin.path).strip(b"\0 \t\r\n").removeprefix(b"\xef\xbb\xbf")
     flaws: list[Flaw] = []
     if len(data) > LONGEST_BYTES:
@@ -50,76 +44,40 @@ def read_document(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     try:
         refuse_depth(data)
         reading = Reading(CHAT.decode(data), origin, tally)
-        reading.tell_flaws(flaws)
     except UNREADABLE:
-        salvage = read_chat_json(data)
+        salvage = read_json(data, recover=True)
         flaws += salvage.flaws
         value = salvage.values[0] if salvage.values else None
-        if not isinstance(value, dict):
-            yield lost(origin, tally, flaws[0] if flaws else Flaw("not-a-chat", 0, sample(data)))
+        if salvage.lost or not isinstance(value, dict):
+            lose(origin, tally, flaws[0] if flaws else Flaw("not-a-chat", 0, sample(data)))
             return
-        reading = reading_of(value, origin, tally, flaws)
+        reading = reading_of(value, origin, tally)
+    for flaw in flaws:
+        lose(origin, tally, flaw)
     del data
     yield from reading.facts()
 
 
 def reading_of(
-    value: dict[str, Any], origin: Origin, tally: Tally, flaws: Iterable[Flaw] = (),
-    session: str = "", edition: int = FLAT,
-) -> Reading:  # fmt: skip
+    value: dict[str, Any], origin: Origin, tally: Tally, session: str = "", edition: int = FLAT
+) -> Reading:
     """A chat that is already decoded, whatever is wrong in it."""
     wrong: list[str] = []
     reading = Reading(CHAT.convert(value, wrong), origin, tally, session, edition)
-    reading.tell_flaws(flaws)
-    reading.tell_flaws(Flaw("wrong-type", 0, path) for path in wrong)
+    if wrong:
+        lose(origin, tally, Flaw("wrong-type", 0, ", ".join(wrong)))
     return reading
 
 
-def read_chat_json(data: bytes) -> Salvage:
-    """A chat that is not clean JSON. What is cut off is always closed: all of a chat is in the one
-    value. Of what is broken inside, every whole request is read (spoilt)."""
-    salvage = read_json(data)
-    if salvage.code == "truncated-json":
-        return read_json(data, recover=True)
-    if salvage.code != "invalid-json":
-        return salvage
-    text = data.decode("utf-8", "replace")
-    requests: list[Any] = []
-    at = 0
-    while (match := _REQUEST.search(text, at)) is not None:
-        try:
-            request, at = _decoder.raw_decode(text, match.start())
-        except (ValueError, RecursionError):
-            at = match.end()
-            continue
-        if "message" in request:
-            requests.append(clean(request))
-    session = _SESSION.search(text)
-    named = {"sessionId": session[1]} if session else {}
-    return Salvage([{"requests": requests, **named}] if requests else [], [0], salvage.flaws)
-
-
 def read_whole(path: str) -> bytes:
-    """What the file holds: a damaged packed file is read as far as it goes."""
-    pieces: list[bytes] = []
     with open_origin(path) as file:
-        try:
-            while piece := file.read1(1 << 24):
-                pieces.append(piece)
-        except OSError:
-            if not pieces:
-                raise
-    return b"".join(pieces)
+        return file.read()
 
 
-def lost(origin: Origin, tally: Tally, flaw: Flaw, offset: int = 0) -> Problem:
-    """A record of which nothing can be used."""
+def lose(origin: Origin, tally: Tally, flaw: Flaw, offset: int = 0) -> None:
+    """Something that is wrong counts as a record that is lost: a chat is one record, or many."""
     tally.records += 1
-    tally.problems += 1
-    return Problem(
-        key=NOBODY, origin=origin.path, offset=offset + flaw.place, number=99, code=flaw.code,
-        sample=flaw.sample,
-    )  # fmt: skip
+    tally.lose(flaw.code, origin.path, offset + flaw.place, sample(flaw.sample))
 
 
 def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
@@ -127,26 +85,27 @@ def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     for closing in (recover, True):
         replay = Replay()
         lines = Tally()  # the chat counts its requests, not the lines that it was written in
-        try:
-            for offset, line, mutation in iter_json_lines(
-                origin, MUTATION, lines, closing, whole=True, shorten=without_long_images
-            ):
-                if not replay.apply(mutation):
-                    lines.lose("bad-mutation", origin.path, offset, sample(line))
-        except OSError as error:
-            lines.lose("unreadable", origin.path, 0, str(error))
+        for offset, line, mutation in iter_json_lines(
+            origin, MUTATION, lines, closing, whole=True, shorten=without_long_images
+        ):
+            if not replay.apply(mutation):
+                lines.lose("bad-mutation", origin.path, offset, sample(line))
         if replay.started:
             break  # else its initial state may be cut off, and all of a chat may stand in that
-    flaws = [Flaw(problem.code, problem.offset, problem.sample) for problem in lines.flaws]
-    if not replay.state and not replay.removed:
-        yield lost(origin, tally, flaws[0] if flaws else Flaw("empty-log", 0, ""))
+    has_chat = bool(replay.state or replay.removed)
+    if has_chat and not replay.started:
+        lines.lose("no-initial-state", origin.path, 0, "")
+    elif not has_chat and not lines.flaws:
+        lines.lose("empty-log", origin.path, 0, "")
+    tally.records += len(lines.flaws)
+    tally.problems += len(lines.flaws)
+    tally.flaws += lines.flaws
+    if not has_chat:
         return
-    if not replay.started:
-        flaws.append(Flaw("no-initial-state", 0, ""))
     # A log without its initial state is still named after its session.
     named = replay.state.get("sessionId")
     session = named if isinstance(named, str) else PurePath(origin.path).name.split(".jsonl")[0]
-    reading = reading_of(replay.state, origin, tally, flaws, session, LOG)
+    reading = reading_of(replay.state, origin, tally, session, LOG)
     reading.abandoned = [
         (REQUEST.convert(request), after) for request, after in replay.removed.values()
     ]
@@ -170,21 +129,23 @@ def read_archive(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
         with zipfile.ZipFile(origin.path) as archive:
             for member in archive.infolist():
                 if member.file_size > LARGEST_MEMBER_BYTES:
-                    yield lost(origin, tally, Flaw("too-large", 0, member.filename))
+                    lose(origin, tally, Flaw("too-large", 0, member.filename))
                     return
                 if member.filename in (_CHAT, *_REPOSITORY.values()):
                     data = without_long_images(archive.read(member))
-                    members[member.filename] = read_chat_json(data)
+                    members[member.filename] = read_json(data, recover=True)
     except _ZIP_DAMAGE as error:
-        yield lost(origin, tally, Flaw("unreadable", 0, str(error)))
+        lose(origin, tally, Flaw("unreadable", 0, str(error)))
         return
     values = {name: salvage.values[0] for name, salvage in members.items() if salvage.values}
     if isinstance(values.get(_CHAT), dict):
         repository = {ours: values[name] for ours, name in _REPOSITORY.items() if name in values}
         chat = {**repository, **values[_CHAT]}
-        yield from reading_of(chat, origin, tally, members[_CHAT].flaws).facts()
+        for flaw in members[_CHAT].flaws:
+            lose(origin, tally, flaw)
+        yield from reading_of(chat, origin, tally).facts()
     else:
-        yield lost(origin, tally, Flaw("not-a-chat", 0, _CHAT))
+        lose(origin, tally, Flaw("not-a-chat", 0, _CHAT))
 
 
 def read_state(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
@@ -194,6 +155,6 @@ def read_state(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     facts = state_facts(salvage.values[0], origin, tally) if salvage.values else None
     if facts is None:
         flaw = Flaw("not-an-editing-session", 0, sample(data))
-        yield lost(origin, tally, salvage.flaws[0] if salvage.flaws else flaw)
+        lose(origin, tally, salvage.flaws[0] if salvage.flaws else flaw)
     else:
         yield from facts

@@ -23,7 +23,7 @@ from unspool.io.values import dict_of, dicts_of, field_of, list_of, str_of
 from unspool.prompts.shapes import arguments_text
 from unspool.prompts.typed import context_kind, summary_of
 from unspool.sources.scribe import Scribe
-from unspool.sources.vscode_chat.documents import lost, read_whole
+from unspool.sources.vscode_chat.documents import lose, read_whole
 from unspool.sources.vscode_chat.edits import count_lines
 from unspool.sources.vscode_chat.fields import NAME, bare_call_id
 from unspool.sources.vscode_chat.prompts import thinking_text
@@ -42,7 +42,7 @@ def read_replay(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     value = salvage.values[0] if salvage.values else None
     if salvage.lost or not isinstance(value, dict):
         flaw = Flaw("not-a-replay", 0, sample(data))
-        yield lost(origin, tally, salvage.flaws[0] if salvage.flaws else flaw)
+        lose(origin, tally, salvage.flaws[0] if salvage.flaws else flaw)
     if isinstance(value, dict):
         calls = _model_calls(value, origin, tally)
         # Where history was compacted, nothing after it shows what stood before.

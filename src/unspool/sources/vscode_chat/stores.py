@@ -16,7 +16,7 @@ from unspool.io.times import format_time, parse_time
 from unspool.io.values import dict_of, field_of, str_of
 from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat.attachments import without_long_images
-from unspool.sources.vscode_chat.documents import lost, reading_of
+from unspool.sources.vscode_chat.documents import lose, reading_of
 from unspool.sources.vscode_chat.fields import BESIDE, NAME
 from unspool.sources.vscode_chat.folders import folder_of
 from unspool.sources.vscode_chat.uris import path_of
@@ -31,7 +31,7 @@ _OFFSET = 1 << 32
 def read_store(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     rows, problem = read_rows(origin.path)
     if problem is not None:
-        yield lost(origin, tally, Flaw(problem[0], 0, problem[1]))
+        lose(origin, tally, Flaw(problem[0], 0, problem[1]))
     yield from rows_facts(rows, origin, tally)
 
 
@@ -113,7 +113,7 @@ def rows_facts(rows: Iterable[tuple[str, Any]], origin: Origin, tally: Tally) ->
     folder = folder_of(origin.path)
     for number, (key, ident, told) in enumerate(_told(rows), 1):
         if isinstance(told, Flaw):
-            yield lost(origin, tally, told, number)
+            lose(origin, tally, told, number)
             continue
         # Chats of other agents (copilotcli:/…, claude-code:/…) are kept by those.
         others = key == _INDEX and (not isinstance(told, dict) or told.get("isExternal"))
@@ -136,7 +136,7 @@ def rows_facts(rows: Iterable[tuple[str, Any]], origin: Origin, tally: Tally) ->
         elif isinstance(told, dict):
             yield from reading_of(told, origin, tally).facts()
         else:
-            yield lost(origin, tally, Flaw("not-a-chat", number, sample(str(told))))
+            lose(origin, tally, Flaw("not-a-chat", number, str(told)))
 
 
 def session_id(name: str) -> str:
