@@ -8,6 +8,8 @@
 
 A message is appended again whenever it changes. A resume writes all messages once more, under the
 same ids but without tokens, thoughts and calls: so each field keeps the best that any line said of it.
+A compression that keeps the newest messages, and a history whose old outputs are masked, tell them
+again under new ids.
 """
 
 import re
@@ -38,6 +40,7 @@ from unspool.sources.scribe import Scribe, all_input, title_of, touched
 NAME = "gemini-cli"
 
 _HEADER = re.compile(rb'"(?:sessionId|projectHash)"\s*:')
+_CONTEXT = "<session_context>"
 _SNAPSHOT = "<state_snapshot>"
 _MASKED = "<tool_output_masked>"
 _TOUCHES = {
@@ -168,6 +171,26 @@ def _merge(whole: Entry, entry: Entry) -> None:
     whole.toolCalls = list(calls.values()) or None
 
 
+def _signs(messages: list[Entry]) -> list[tuple[str, ...] | None]:
+    """What each message is known by where it is told again under another id; a result by nothing."""
+    signs: list[tuple[str, ...] | None] = []
+    snapshot = ""
+    for entry in messages:
+        text = text_of(entry.content)
+        if entry.type == "gemini":
+            text, _, asked = said_in(entry.content)
+            calls = [call.id for call in entry.toolCalls or map(_CALL.convert, asked)]
+            # What the program answers to a snapshot is the same each time.
+            signs.append(("calls", *calls) if calls else (entry.type, text, snapshot))
+        elif responses_of(entry.content) and not text:
+            signs.append(None)
+        else:
+            # The first prompt stands in one message with the context when it is told again.
+            signs.append((entry.type, _CONTEXT if text.startswith(_CONTEXT) else text))
+        snapshot = text if text.startswith(_SNAPSHOT) else ""
+    return signs
+
+
 class _Chat:
     """A chat as its lines leave it, with what a rewind took back."""
 
@@ -180,6 +203,10 @@ class _Chat:
         """Message → its offset, and the message that it follows."""
         self.chain: dict[str, None] = {}
         """The ids of the messages that count, in order."""
+        self.again: dict[str, str] = {}
+        """The id under which a message is told again → its own."""
+        self.retold: int | None = None
+        """Where in the chain a history began that is told again, line by line."""
         self.results: dict[str, tuple[str, Any]] = {}
         """Call → (time, what the model got) of results that stand in messages."""
         self.noise = 0
@@ -191,8 +218,9 @@ class _Chat:
     def take(self, offset: int, entry: Entry) -> None:
         # The program asks in this order.
         if entry.rewind is not None:
-            kept = takewhile(lambda ident: ident != entry.rewind, self.chain)
-            self.chain = dict.fromkeys(kept) if entry.rewind in self.chain else {}
+            target = self.again.get(entry.rewind, entry.rewind)
+            kept = takewhile(lambda ident: ident != target, self.chain)
+            self.chain = dict.fromkeys(kept) if target in self.chain else {}
         elif entry.id is not None:
             self._add(offset, entry)
         elif entry.changed is not None:
@@ -210,7 +238,7 @@ class _Chat:
         self.noise += 1
 
     def _add(self, offset: int, entry: Entry) -> None:
-        ident = entry.id or ""
+        ident = self._own(entry)
         responses = responses_of(entry.content) if entry.type == "user" else []
         if responses and not text_of(entry.content):
             for response in responses:
@@ -223,6 +251,10 @@ class _Chat:
             _merge(self.messages[ident], entry)
             self.noise += 1
         else:
+            if entry.tokens is not None:
+                self.retold = None
+            elif self.chain and text_of(entry.content).startswith(_CONTEXT):
+                self.retold = len(self.chain)
             self.messages[ident] = entry
             self.places[ident] = (offset, next(reversed(self.chain), ROOT))
         self.chain[ident] = None
@@ -232,12 +264,41 @@ class _Chat:
 
         {"$set":{"messages":[{…"<session_context>"},{…"<state_snapshot>…"},{…"Got it. Thanks …"}]}}
         """
+        self._recognise(messages)
         for number, entry in enumerate(messages):
-            message = self.messages.get(entry.id or "")
+            message = self.messages.get(self._own(entry))
             if message is None:
                 self._add(offset + number, entry)  # each its own place, in order, within the line
             elif entry.type == message.type:  # results repeat the id of the answer
                 _merge(message, entry)
+
+    def _own(self, entry: Entry) -> str:
+        return self.again.get(entry.id or "", entry.id or "")
+
+    def _recognise(self, messages: list[Entry]) -> None:
+        """Finds what is told again under new ids (cases/gemini_cli/compressed_in_a_turn, masked).
+
+        A masked history comes line by line first, from its context on, and then as `$set.messages`.
+        """
+        if messages and self.retold is not None:
+            listed = {entry.id for entry in messages}
+            for ident in [ident for ident in [*self.chain][self.retold :] if ident in listed]:
+                del self.messages[ident], self.places[ident], self.chain[ident]
+                self.noise += 1
+            self.retold = None
+        if all(self._own(entry) in self.messages for entry in messages):
+            return
+        history = [*self.chain]
+        places = {ident: place for place, ident in enumerate(history)}
+        known = _signs([self.messages[ident] for ident in history])
+        end = len(history)
+        for entry, sign in zip(reversed(messages), reversed(_signs(messages)), strict=True):
+            place = places.get(self._own(entry))
+            if place is None and sign is not None:
+                place = next((n for n in range(end - 1, -1, -1) if known[n] == sign), None)
+                if place is not None:
+                    self.again[entry.id or ""] = history[place]
+            end = end if place is None else place
 
     # what it states
 
@@ -272,7 +333,7 @@ class _Chat:
             return
         text, shown = text_of(entry.content), text_of(entry.displayContent)
         if entry.type == "user":
-            kind = "injected" if text.startswith("<session_context>") else ""
+            kind = "injected" if text.startswith(_CONTEXT) else ""
             if text.startswith(_SNAPSHOT):
                 scribe.mark("compaction")
                 kind = "summary"
