@@ -7,7 +7,7 @@ import click
 from unspool.cli.options import filter_options, path_of, store_option
 from unspool.cli.screen import print_json, say
 from unspool.errors import UsageError
-from unspool.store.align import Alignment, align, align_all, in_order, keep
+from unspool.store.align import align, align_all, in_order, keep
 from unspool.store.collection import StoreCollection
 from unspool.store.filters import Filters
 from unspool.store.ids import row_id, shown_id
@@ -58,22 +58,15 @@ def command(
     if not alignments:
         say("no two conversations of different agents belong together", err=True)
     for alignment in alignments:
-        _print(alignment, full=not auto)
-
-
-def _print(alignment: Alignment, full: bool) -> None:
-    say(f"{alignment.confidence:.0%}  {alignment.left}  ↔  {alignment.right}")
-    shown = alignment.correlations if full else _best(alignment)
-    for one in shown:
-        gap = f" ({one.time_difference_ms:.0f} ms)" if one.time_difference_ms is not None else ""
-        left, right = one_line(one.left)[:48], one_line(one.right)[:48]
-        say(f"  {one.confidence:>4.0%} {one.type:<9} {left:<50} {right}{gap}")
-
-
-def _best(alignment: Alignment) -> list[Any]:
-    """The best piece of evidence of every kind."""
-    best: dict[str, Any] = {}
-    for one in alignment.correlations:
-        if one.type not in best or one.confidence > best[one.type].confidence:
-            best[one.type] = one
-    return list(best.values())
+        say(f"{alignment.confidence:.0%}  {alignment.left}  ↔  {alignment.right}")
+        shown = alignment.correlations
+        if auto:  # the best piece of evidence of every kind
+            surest = sorted(shown, key=lambda one: one.confidence)
+            best = {one.type: one for one in surest}
+            shown = [best[kind] for kind in dict.fromkeys(one.type for one in shown)]
+        for one in shown:
+            gap = (
+                f" ({one.time_difference_ms:.0f} ms)" if one.time_difference_ms is not None else ""
+            )
+            left, right = one_line(one.left)[:48], one_line(one.right)[:48]
+            say(f"  {one.confidence:>4.0%} {one.type:<9} {left:<50} {right}{gap}")

@@ -15,7 +15,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,7 @@ from unspool.store.changes import changes_after, last_change
 from unspool.store.conversations import get_trajectory
 from unspool.store.events import position, stamp
 from unspool.store.ids import row_id, shown_id
-from unspool.store.intake import mark_gone
+from unspool.store.intake import mark_gone, now
 from unspool.store.opening import explain, file_of, opened, transaction, write_lock
 from unspool.store.sync import Sync
 
@@ -172,7 +171,7 @@ class Daemon:
         self.noticed: deque[str] = deque(maxlen=10_000)
         """Files of which the system says that they changed."""
         self.lags: deque[float] = deque(maxlen=1000)
-        self.started_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        self.started_at = now()
         self.faults: dict[Key, int] = {}
         self._troubles: dict[str, str] = {}
         self._telling = threading.Lock()

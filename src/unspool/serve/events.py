@@ -56,7 +56,8 @@ class Bell:
                 # Listening first, then what was missed: nothing falls between; what comes twice has
                 # the same number.
                 self._readers.add(queue)
-                self._start()
+                if self._task is None or self._task.done():
+                    self._task = asyncio.create_task(self._watch())
                 seq = last_change(connection)
                 greeting = {"seq": seq, "live": is_running(self._layout)}
                 hello = _event("hello", greeting, seq if after is None else None)
@@ -94,10 +95,6 @@ class Bell:
         if queue.full():
             queue.get_nowait()
         queue.put_nowait(None)
-
-    def _start(self) -> None:
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
         while self._readers:

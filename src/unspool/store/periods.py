@@ -52,8 +52,14 @@ def split(
     for index, stamp, operation, outcome, added, removed in _rows(
         connection, columns, "files_touched", ident
     ):
-        if operation in CHANGES:
-            _change(at(index, stamp), outcome, added, removed)
+        if operation not in CHANGES:
+            continue
+        portion = at(index, stamp)
+        if outcome in KEPT or outcome in REFUSED:
+            portion.outcomes.append(outcome)
+        if outcome not in NOT_MADE:
+            portion.lines_added = _sum(portion.lines_added, added)
+            portion.lines_removed = _sum(portion.lines_removed, removed)
     portions.setdefault(last, Portion())
     _settle(whole, list(portions.values()), list(portions).index(last))
     return portions
@@ -87,14 +93,6 @@ def _messages(
         if model:
             portion.by_model[model] = _added(portion.by_model.get(model), tokens)
     return places
-
-
-def _change(portion: Portion, outcome: str | None, added: int | None, removed: int | None) -> None:
-    if outcome in KEPT or outcome in REFUSED:
-        portion.outcomes.append(outcome)
-    if outcome not in NOT_MADE:
-        portion.lines_added = _sum(portion.lines_added, added)
-        portion.lines_removed = _sum(portion.lines_removed, removed)
 
 
 def _settle(whole: Portion, portions: list[Portion], last: int) -> None:

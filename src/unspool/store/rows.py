@@ -302,11 +302,6 @@ def _model_usage(ident: str, trajectory: Trajectory) -> list[Row]:
     ]
 
 
-def _failed(trajectory: Trajectory) -> dict[str | None, bool | None]:
-    """Call → whether it failed, where its result is known."""
-    return {m.tool_call_id: m.is_error for m in trajectory.messages if m.role == "tool"}
-
-
 def _files(ident: str, trajectory: Trajectory) -> list[Row]:
     return [
         (
@@ -319,7 +314,7 @@ def _files(ident: str, trajectory: Trajectory) -> list[Row]:
 
 
 def _calls(ident: str, trajectory: Trajectory) -> list[Row]:
-    failed = _failed(trajectory)
+    failed = {m.tool_call_id: m.is_error for m in trajectory.messages if m.role == "tool"}
     return [
         (
             None, ident, index, call.id, call.name, clip(call.arguments), call.status,

@@ -285,42 +285,37 @@ class _Stats:
             if self.values or when
             else ""
         )
-        for name, calls, failures, conversations in self.connection.execute(
-            "SELECT name, sum(calls), sum(failures), count(*) FROM (SELECT t.name AS name,"
+        self._add_named(
+            "SELECT name, sum(calls) AS tool_calls, sum(failures) AS tool_failures,"
+            " count(*) AS conversations FROM (SELECT t.name AS name,"
             " count(*) AS calls, sum(ifnull(t.is_error, 0)) AS failures FROM tool_calls t"
             f"{join} WHERE {where([self.terms, *when])} GROUP BY t.conversation_id, t.name)"
             " GROUP BY 1",
             [*self.values, *times],
-        ):
-            if self.filters.tool is None or name == self.filters.tool:
-                row = self.row(name)
-                row.tool_calls, row.tool_failures, row.conversations = (
-                    calls,
-                    failures,
-                    conversations,
-                )
+            lambda name: self.filters.tool in (None, name),
+        )
 
     def by_file(self) -> None:
         when, times = self.filters.of_moments(_moment("f", "timestamp"))
         kept = ", ".join(f"'{outcome}'" for outcome in sorted(KEPT))
         decided = "f.operation != 'read' AND f.outcome != 'failed'"
-        for (
-            path,
-            touches,
-            added,
-            removed,
-            decisions,
-            changes_kept,
-            conversations,
-        ) in self.connection.execute(
-            "SELECT f.path, count(*), sum(f.lines_added), sum(f.lines_removed),"
-            f" sum(ifnull({decided}, 0)), sum(ifnull({decided} AND f.outcome IN ({kept}), 0)),"
-            f" count(DISTINCT f.conversation_id) {_TOUCHES}"
+        part = (self.filters.file or "").lower()
+        self._add_named(
+            "SELECT f.path AS name, count(*) AS touches, sum(f.lines_added) AS lines_added,"
+            f" sum(f.lines_removed) AS lines_removed, sum(ifnull({decided}, 0)) AS changes_decided,"
+            f" sum(ifnull({decided} AND f.outcome IN ({kept}), 0)) AS changes_kept,"
+            f" count(DISTINCT f.conversation_id) AS conversations {_TOUCHES}"
             f" WHERE {where([self.terms, *when])} GROUP BY 1",
             [*self.values, *times],
-        ):
-            if self.filters.file is None or self.filters.file.lower() in path.lower():
-                row = self.row(path)
-                row.touches, row.conversations = touches, conversations
-                row.lines_added, row.lines_removed = added, removed
-                row.changes_decided, row.changes_kept = decisions, changes_kept
+            lambda path: part in path.lower(),
+        )
+
+    def _add_named(self, query: str, values: list[Any], is_meant: Callable[[str], bool]) -> None:
+        """Rows of a query whose columns are called as the figures are."""
+        rows = self.connection.execute(query, values)
+        columns = [name for name, *_ in rows.description]
+        for row in rows:
+            figures = Figures(**dict(zip(columns, row, strict=True)))
+            if is_meant(figures.name):
+                figures.name = figures.name or UNKNOWN
+                self.rows[figures.name] = figures

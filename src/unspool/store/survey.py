@@ -280,31 +280,23 @@ _WAL = 2
 
 def database_state(path: str, status: os.stat_result) -> str:
     """A text that changes when the database does; empty where the file is no database."""
-    own = _own_state(path, status)
-    return (
-        f"{own} of {_state_of(path.removesuffix(BACKUP))}" if own and path.endswith(BACKUP) else own
-    )
-
-
-def _state_of(path: str) -> str:
-    """Of the database that a backup is of."""
-    try:
-        status = os.stat(path)  # noqa: PTH116 - asked of every backup
-        return _own_state(path, status) or f"{status.st_size} {status.st_mtime_ns}"
-    except OSError:
-        return "missing"
-
-
-def _own_state(path: str, status: os.stat_result) -> str:
     header = _start(path, HEADER_BYTES)
     if len(header) < HEADER_BYTES or not header.startswith(MAGIC):
         return ""
     # Change counter and pages; schema cookie; the counter for which the header is valid.
-    counted = f"sqlite {header[24:32].hex()} {header[40:44].hex()} {header[92:96].hex()}"
-    counted += f" {status.st_size}"  # a file that was cut off has the counters of the whole one
-    if header[_WRITE_VERSION] != _WAL:
-        return counted
-    return f"{counted} {status.st_mtime_ns} {_log_state(path)}"
+    state = f"sqlite {header[24:32].hex()} {header[40:44].hex()} {header[92:96].hex()}"
+    state += f" {status.st_size}"  # a file that was cut off has the counters of the whole one
+    if header[_WRITE_VERSION] == _WAL:
+        state += f" {status.st_mtime_ns} {_log_state(path)}"
+    if not path.endswith(BACKUP):
+        return state
+    above = path.removesuffix(BACKUP)
+    try:
+        status = os.stat(above)  # noqa: PTH116 - asked of every backup
+        own = database_state(above, status) or f"{status.st_size} {status.st_mtime_ns}"
+    except OSError:
+        own = "missing"
+    return f"{state} of {own}"
 
 
 def _log_state(path: str) -> str:
