@@ -1,11 +1,11 @@
 """`unspool hooks`: have agents tell of their events as they happen."""
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -38,6 +38,7 @@ RECHECK_SECONDS = 2.0
 NEWEST_PAYLOADS = 200
 COPILOTS = ("copilot-cli", "copilot-vscode", "vscode-chat")
 """Sources whose hooks stand in one file."""
+T = TypeVar("T")
 
 agents_argument = click.argument(
     "names", metavar="[AGENT]…", nargs=-1, type=click.Choice(list(AGENTS))
@@ -87,7 +88,7 @@ def install(
             say(f"{agent.name}: {note}", err=True)
         return made
 
-    return _change_all([partial(change, agent) for agent in chosen], dry_run)
+    return _change_all(change, chosen, dry_run)
 
 
 @command.command("remove")
@@ -116,16 +117,16 @@ def remove(names: tuple[str, ...], project: bool, dry_run: bool, store_path: str
         _show(made, "removed")
         return made
 
-    return _change_all([partial(change, entry) for entry in entries], dry_run)
+    return _change_all(change, entries, dry_run)
 
 
-def _change_all(changes: list[Callable[[], Change]], dry_run: bool) -> int:
+def _change_all(change: Callable[[T], Change], items: Iterable[T], dry_run: bool) -> int:
     """One file after the other; where one cannot be changed, the others still are."""
     done: list[Change] = []
     refused = False
-    for change in changes:
+    for item in items:
         try:
-            done.append(change())
+            done.append(change(item))
         except HooksRefused as error:
             say(f"unspool: {error}", err=True)
             refused = True

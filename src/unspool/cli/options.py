@@ -11,6 +11,7 @@ from unspool import sinks
 from unspool.errors import UsageError
 from unspool.io.times import parse_moment
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([kmg]?)i?b?$", re.IGNORECASE)
 
 
@@ -74,43 +75,50 @@ no_reasoning_option = click.option(
 )
 
 
-def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What `extract` and `store export` write, and where."""
-    options = (
-        click.option(
-            "--to",
-            "sink",
-            type=click.Choice(list(sinks.SINKS)),
-            default="jsonl",
-            show_default=True,
-            help="Shape of the output.",
-        ),
-        click.option(
-            "-o",
-            "--output",
-            metavar="PATH",
-            help="File (or folder, for formats of several files). Default: stdout.",
-        ),
-        click.option(
-            "--atif-version",
-            type=click.Choice(["1.5", "1.6", "1.7", "1.8"]),
-            default="1.7",
-            show_default=True,
-            help="Of --to atif.",
-        ),
-        click.option(
-            "--subagents",
-            type=click.Choice(["embedded", "files"]),
-            default="embedded",
-            show_default=True,
-            help="Where --to atif puts sub-agents.",
-        ),
-        partition_option,
-        no_reasoning_option,
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+def together(*options: Decorator) -> Decorator:
+    """Options that several commands have, in this order."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+output_options = together(
+    click.option(
+        "--to",
+        "sink",
+        type=click.Choice(list(sinks.SINKS)),
+        default="jsonl",
+        show_default=True,
+        help="Shape of the output.",
+    ),
+    click.option(
+        "-o",
+        "--output",
+        metavar="PATH",
+        help="File (or folder, for formats of several files). Default: stdout.",
+    ),
+    click.option(
+        "--atif-version",
+        type=click.Choice(["1.5", "1.6", "1.7", "1.8"]),
+        default="1.7",
+        show_default=True,
+        help="Of --to atif.",
+    ),
+    click.option(
+        "--subagents",
+        type=click.Choice(["embedded", "files"]),
+        default="embedded",
+        show_default=True,
+        help="Where --to atif puts sub-agents.",
+    ),
+    partition_option,
+    no_reasoning_option,
+)
+"""What `extract` and `store export` write, and where."""
 
 
 def prepare_sink(
@@ -124,18 +132,12 @@ def prepare_sink(
     return options, sinks.load_combine(sink, options)
 
 
-def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The filters that search, stats and align share."""
-    options = (
-        click.option("--source", help="Only of this agent."),
-        click.option("--project", metavar="TEXT", help="Only of projects whose path holds this."),
-        click.option(
-            "--file", metavar="TEXT", help="Only of conversations that touched such a file."
-        ),
-        click.option("--tool", help="Only of conversations that called this tool."),
-        click.option("--since", type=Moment(), help="Only from then on: 2026-03-01, 7d, 12h."),
-        click.option("--until", type=Moment(), help="Only up to then."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+filter_options = together(
+    click.option("--source", help="Only of this agent."),
+    click.option("--project", metavar="TEXT", help="Only of projects whose path holds this."),
+    click.option("--file", metavar="TEXT", help="Only of conversations that touched such a file."),
+    click.option("--tool", help="Only of conversations that called this tool."),
+    click.option("--since", type=Moment(), help="Only from then on: 2026-03-01, 7d, 12h."),
+    click.option("--until", type=Moment(), help="Only up to then."),
+)
+"""The filters that search, stats and align share."""

@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from unspool.errors import AmbiguousId, UnknownConversation
+from unspool.facts import Key
 from unspool.io.times import parse_time
 from unspool.pipeline.batch import open_run
 from unspool.pipeline.job import Job, Progress
@@ -195,9 +196,6 @@ def _shortest(names: Iterable[str], least: int, inner: set[str]) -> dict[str, in
 KEEP_MESSAGES = 50_000
 """Conversations are kept in memory up to this many messages; beyond it they are read again."""
 
-_Key = tuple[str, str]
-"""(source, id)"""
-
 
 class FileCollection:
     """The conversations under some paths, read when first asked for."""
@@ -212,7 +210,7 @@ class FileCollection:
         self._entries: list[Entry] | None = None
         self._kept: list[Trajectory] | None = []
         self._problems: dict[str, int] = {}
-        self._children: dict[_Key, list[_Key]] = {}
+        self._children: dict[Key, list[Key]] = {}
         """Conversation → its sub-agents."""
 
     def entries(self) -> Sequence[Entry]:
@@ -221,7 +219,7 @@ class FileCollection:
             messages = 0
             for trajectory in self._read():
                 entries.append(make_entry(trajectory))
-                self._children[_key(trajectory)] = [
+                self._children[trajectory.source, trajectory.conversation_id] = [
                     (link.source or trajectory.source, link.conversation_id)
                     for link in trajectory.children or ()
                     if link.kind == "subagent"
@@ -243,7 +241,7 @@ class FileCollection:
 
     def family(self, entry: Entry) -> Family:
         self.entries()
-        wanted: set[_Key] = set()
+        wanted: set[Key] = set()
         waiting = [(entry.source, entry.id)]
         while waiting:  # its sub-agents, and theirs, which may be of another source
             key = waiting.pop()
@@ -251,7 +249,7 @@ class FileCollection:
                 wanted.add(key)
                 waiting += self._children.get(key, [])
         everything = self._read() if self._kept is None else iter(self._kept)
-        members = {key: t for t in everything if (key := _key(t)) in wanted}
+        members = {key: t for t in everything if (key := (t.source, t.conversation_id)) in wanted}
         root = members.pop((entry.source, entry.id))
         return Family(root, tuple(members.values()))
 
@@ -263,7 +261,3 @@ class FileCollection:
             trajectories = run.trajectories()
             self._problems = dict(run.problem_codes)
             yield from trajectories
-
-
-def _key(trajectory: Trajectory) -> _Key:
-    return (trajectory.source, trajectory.conversation_id)

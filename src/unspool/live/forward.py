@@ -21,7 +21,7 @@ from unspool.trajectory import Trajectory
 
 SPOOL_SECONDS = 0.01
 """The spool is listed so often, and what comes within this time goes into the queue together;"""
-QUIET_SPOOL_SECONDS = 0.1
+QUIET_SPOOL_SECONDS = 0.2
 """so often where nothing came for a while: a tenth of a percent of a core."""
 QUIET_SECONDS = 10.0
 LOOK_SECONDS = 1.0

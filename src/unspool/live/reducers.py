@@ -89,7 +89,12 @@ class Pool:
                 for pipe in wait(list(pipes)):
                     number = pipes[pipe]  # type: ignore[index]  # they are all connections
                     keys = waiting[number]
-                    answer = self._answer(number)
+                    answer: Answer | Exception | None = None
+                    try:
+                        worker = self.workers[number]
+                        answer = worker.receive() if worker is not None else None
+                    except (EOFError, OSError):
+                        self._lose(number)
                     if isinstance(answer, Exception):
                         raise answer
                     if answer is not None:
@@ -141,14 +146,6 @@ class Pool:
             except (EOFError, OSError):
                 self._lose(number)
 
-    def _answer(self, number: int) -> Answer | Exception | None:
-        worker = self.workers[number]
-        try:
-            return worker.receive() if worker is not None else None
-        except (EOFError, OSError):
-            self._lose(number)
-            return None
-
     def _lose(self, number: int) -> None:
         worker = self.workers[number]
         if worker is not None:
@@ -163,10 +160,8 @@ class Pool:
         return is_over
 
     def close(self) -> None:
-        for number, worker in enumerate(self.workers):
-            if worker is not None:
-                worker.close()
-            self.workers[number] = None
+        for number in range(len(self.workers)):
+            self._lose(number)
 
 
 class _Worker:

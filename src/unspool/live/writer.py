@@ -30,7 +30,7 @@ from unspool.store.blocks import decode_block, expand, iter_raw
 from unspool.store.conversations import WORDS, catch_up
 from unspool.store.events import Event, position, put_events, put_position, stamp
 from unspool.store.ids import row_id
-from unspool.store.intake import Intake, Report, put_problems
+from unspool.store.intake import Intake, Report, mark_dirty, put_problems
 from unspool.store.opening import transaction
 from unspool.store.survey import (
     Changed,
@@ -112,7 +112,7 @@ class Writer:
             self.intake.begin()
             for path, group in logs.items():
                 self._take_or_bury(path, group, queue)
-            self.intake.mark_dirty()
+            mark_dirty(self.connection, self.intake.touched)
             put_states(self.connection, [event.arrival for event in events])
             put_position(self.connection, queue.name, events[-1].position)
             reach("writer-uncommitted")
@@ -248,7 +248,7 @@ class Writer:
                     self.intake.take(item, items)
                     if item.origin is None or not item.origin.start:
                         self.reducers.forget(self.intake.touched - before)
-            self.intake.mark_dirty()
+            mark_dirty(self.connection, self.intake.touched)
             reach("files-uncommitted")
         reach("files-committed")
         return Taken(0, frozenset(self.intake.touched))

@@ -88,12 +88,11 @@ class Side:
 def align(connection: sqlite3.Connection, first: str, second: str) -> Alignment:
     """All evidence that two conversations belong together, and how sure it makes."""
     left, right = Side(connection, first), Side(connection, second)
-    correlations = [
-        *_workspace(left, right),
-        *_times(left, right),
-        *_files(left, right),
-        *_words(left, right),
-    ]
+    correlations = [*_times(left, right), *_files(left, right), *_words(left, right)]
+    for here, there in ((left.workspace, right.workspace), (left.hash, right.hash)):
+        if here and here == there:
+            correlations.insert(0, Correlation("workspace", 1.0, here, there))
+            break
     doubt = 1.0
     for kind, weight in WEIGHTS.items():
         best = [c.confidence for c in correlations if c.type == kind]
@@ -102,13 +101,6 @@ def align(connection: sqlite3.Connection, first: str, second: str) -> Alignment:
             strength = min(1.0, sum(sorted(best, reverse=True)[:3]) / (3 if len(best) > 2 else 1))
             doubt *= 1 - weight * strength
     return Alignment(first, second, round(1 - doubt, 3), correlations)
-
-
-def _workspace(left: Side, right: Side) -> Iterator[Correlation]:
-    if left.workspace and left.workspace == right.workspace:
-        yield Correlation("workspace", 1.0, left.workspace, right.workspace)
-    elif left.hash and left.hash == right.hash:
-        yield Correlation("workspace", 1.0, left.hash, right.hash)
 
 
 def _times(left: Side, right: Side) -> Iterator[Correlation]:

@@ -201,17 +201,13 @@ def forget_old_facts(
     said = f"SELECT 1 FROM facts WHERE {mine} AND id > ? LIMIT 1"
     if connection.execute(said, (origin_id, *key, last)).fetchone() is None:
         rows = connection.execute(f"SELECT data FROM facts WHERE {mine}", (origin_id, *key))
-        if any(map(_is_itself, (fact for (data,) in rows for fact in _decode_facts(expand(data))))):
+        facts = (fact for (data,) in rows for fact in _decode_facts(expand(data)))
+        if any(isinstance(f, MESSAGE_BEARING) and getattr(f, "rank", 0) < ECHO for f in facts):
             mark = f"UPDATE facts SET gone_since = ifnull(gone_since, ?) WHERE {mine}"
             connection.execute(mark, (now, origin_id, *key))
             return False
     connection.execute(f"DELETE FROM facts WHERE {mine} AND id <= ?", (origin_id, *key, last))
     return True
-
-
-def _is_itself(fact: AnyFact) -> bool:
-    """A message, or a part of one, and no echo of it."""
-    return isinstance(fact, MESSAGE_BEARING) and getattr(fact, "rank", 0) < ECHO
 
 
 def raw_blocks(records: Iterable[RawRecord]) -> Iterator[RawBlock]:

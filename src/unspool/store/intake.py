@@ -95,10 +95,6 @@ class Intake:
         """Conversations of which the store has other facts than the batch: it did not take some, or it
         kept what a file has lost."""
 
-    def mark_dirty(self) -> None:
-        """What was touched is to be written, also if this process does not live to do it."""
-        mark_dirty(self.connection, self.touched)
-
     def take(self, began: Began, items: Iterator[Item]) -> None:
         """A changed origin, of which the items tell, into the store."""
         changed, origin = began.changed, began.origin
@@ -254,6 +250,7 @@ def version_of(changed: Changed) -> str:
 
 
 def mark_dirty(connection: sqlite3.Connection, keys: Iterable[Key]) -> None:
+    """What was touched is to be written, also if this process does not live to do it."""
     connection.executemany("INSERT OR IGNORE INTO dirty VALUES (?, ?)", sorted(keys))
 
 

@@ -18,7 +18,7 @@ from unspool.io.temporary import scratch
 from unspool.store.batches import Began, Conversation, Item
 from unspool.store.blocks import last_fact
 from unspool.store.conversations import WORDS, catch_up
-from unspool.store.intake import Intake, Report, mark_gone
+from unspool.store.intake import Intake, Report, mark_dirty, mark_gone
 from unspool.store.opening import transaction
 from unspool.store.readers import iter_read
 from unspool.store.survey import Survey, survey
@@ -88,7 +88,7 @@ class Sync:
                 elif isinstance(item, Conversation) and not self._has_more(item.key, last):
                     self.update.keep(item)
                     kept.add(item.key)
-            intake.mark_dirty()
+            mark_dirty(self.connection, intake.touched)
             self.update.reduced -= intake.touched - kept
 
     def _has_more(self, key: Key, last: int) -> bool:
