@@ -85,6 +85,7 @@ class TestBadInput:
         assert codes(INPUTS / "log_torn" / "input") == ["truncated-json"]
         assert "no-initial-state" in codes(INPUTS / "log_headless" / "input")
         assert codes(INPUTS / "cut_off" / "input") == ["recovered"]
+        assert codes(INPUTS / "spoilt" / "input") == ["invalid-json"]
         assert codes(INPUTS / "repeated_calls" / "input") == ["repeated-call-id"]
 
     def test_a_torn_initial_state(self, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from unspool.trajectory import Message
 
 DAMAGED = {
     "wrong_types",
+    "spoilt",
     "cut_off",
     "log_headless",
     "log_torn",

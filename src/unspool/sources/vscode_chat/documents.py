@@ -1,5 +1,7 @@
-"""Documents: a chat in one piece, as a log of changes, or in a zip."""
+"""Documents: a chat in one piece, as a log of changes, or in a zip; what is saved of broken ones."""
 
+import json
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from unspool.io.door import (
     UNREADABLE,
     Flaw,
     Salvage,
+    clean,
     cut_long_strings,
     iter_json_lines,
     read_json,
@@ -25,6 +28,9 @@ from unspool.sources.vscode_chat.edits import state_facts
 from unspool.sources.vscode_chat.model import CHAT, REQUEST
 from unspool.sources.vscode_chat.mutations import MUTATION, Replay
 
+_REQUEST = re.compile(r'\{\s*"(?:requestId|message|variableData|response)"\s*:')
+_SESSION = re.compile(r'"sessionId"\s*:\s*"([^"\\]+)"')
+_decoder = json.JSONDecoder(strict=False)
 _ZIP = b"PK\x03\x04"
 LARGEST_MEMBER_BYTES = 1024**3
 """A longer chat is not unpacked: a small archive may claim to hold anything."""
@@ -35,8 +41,7 @@ _ZIP_DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplemented
 
 
 def read_document(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    """A flat JSON document: an export, or a stored chat. What is cut off is always closed: all of a
-    chat is in the one value."""
+    """A flat JSON document: an export, or a stored chat."""
     data = read_whole(origin.path).strip(b"\0 \t\r\n").removeprefix(b"\xef\xbb\xbf")
     flaws: list[Flaw] = []
     if len(data) > LONGEST_BYTES:
@@ -45,10 +50,10 @@ def read_document(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
         refuse_depth(data)
         reading = Reading(CHAT.decode(data), origin, tally)
     except UNREADABLE:
-        salvage = read_json(data, recover=True)
+        salvage = read_chat_json(data)
         flaws += salvage.flaws
         value = salvage.values[0] if salvage.values else None
-        if salvage.lost or not isinstance(value, dict):
+        if not isinstance(value, dict):
             lose(origin, tally, flaws[0] if flaws else Flaw("not-a-chat", 0, sample(data)))
             return
         reading = reading_of(value, origin, tally)
@@ -67,6 +72,28 @@ def reading_of(
     if wrong:
         lose(origin, tally, Flaw("wrong-type", 0, ", ".join(wrong)))
     return reading
+
+
+def read_chat_json(data: bytes) -> Salvage:
+    """A chat that is not clean JSON. What is cut off is always closed: all of a chat is in the one
+    value. Of what is broken inside, every whole request is read (cases/vscode_chat/spoilt)."""
+    salvage = read_json(data, recover=True)
+    if salvage.code != "invalid-json":
+        return salvage
+    text = data.decode("utf-8", "replace")
+    requests: list[Any] = []
+    at = 0
+    while (match := _REQUEST.search(text, at)) is not None:
+        try:
+            request, at = _decoder.raw_decode(text, match.start())
+        except (ValueError, RecursionError):
+            at = match.end()
+            continue
+        if "message" in request:
+            requests.append(clean(request))
+    session = _SESSION.search(text)
+    named = {"sessionId": session[1]} if session else {}
+    return Salvage([{"requests": requests, **named}] if requests else [], [0], salvage.flaws)
 
 
 def read_whole(path: str) -> bytes:
@@ -133,7 +160,7 @@ def read_archive(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
                     return
                 if member.filename in (_CHAT, *_REPOSITORY.values()):
                     data = without_long_images(archive.read(member))
-                    members[member.filename] = read_json(data, recover=True)
+                    members[member.filename] = read_chat_json(data)
     except _ZIP_DAMAGE as error:
         lose(origin, tally, Flaw("unreadable", 0, str(error)))
         return
