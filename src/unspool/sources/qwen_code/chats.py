@@ -247,8 +247,10 @@ def _read_system(line: Line, scribe: Scribe) -> None:
     # summary: its `prompt_id` names no turn (`c31bd1b1…########2`).
     in_turn = "########" in event.prompt_id or event.subagent_name
     if line.subtype not in _NOISE:
+        # No link: `agent_session_ready` stands between two calls of one answer (case `two_agents`).
         scribe.mark(line.subtype or "system")
-    elif event.name.endswith("api_response") and not in_turn:
+        return
+    if event.name.endswith("api_response") and not in_turn:
         scribe.usage(
             on="call",
             subject=event.response_id,
