@@ -124,8 +124,11 @@ decode_raws: Callable[[bytes | Raw], dict[str, Raw]] = msgspec.json.Decoder(dict
 def blocks_of(content: Any) -> list[Block]:
     """The blocks of some content, typed or merely decoded; a block may be no more than its text."""
     items = content if isinstance(content, list) else [content] if content else []
-    items = [Block("text", item) if isinstance(item, str) else item for item in items]
-    return [item if isinstance(item, Block) else _BLOCK.convert(item) for item in items]
+    return [item if type(item) is Block else _block_of(item) for item in items]
+
+
+def _block_of(item: Any) -> Block:
+    return Block("text", item) if isinstance(item, str) else _BLOCK.convert(item)
 
 
 def parse_raw(raw: bytes | Raw) -> Any:

@@ -15,9 +15,8 @@ from unspool.io.times import parse_time
 from unspool.sources import hooklogs
 from unspool.sources.claude_code import bare, context, hooks, stream
 from unspool.sources.claude_code.companions import file_of, first_session
-from unspool.sources.claude_code.lines import LINE, NAME, Line, child_id, parse_raw
+from unspool.sources.claude_code.lines import LINE, NAME, Body, Line, child_id, parse_raw
 from unspool.sources.claude_code.transcript import (
-    is_floor,
     message_id,
     read_assistant,
     read_user,
@@ -177,7 +176,9 @@ class Reader:
             side=side,
         )
         if kind == "assistant":
-            read_assistant(line, scribe, self._repeats(line, key))
+            body = line.body
+            repeats = self._repeats(line, body, key)
+            self._note_floor(read_assistant(line, body, scribe, repeats), scribe)
         elif kind == "user":
             read_user(line, scribe)
         elif kind == "system":
@@ -195,23 +196,22 @@ class Reader:
             # History of another session, copied into this one.
             session = (line.forkedFrom or {}).get("sessionId", line.sessionId)
             if line.message is not None:
-                subject = line.uuid if line.type == "user" else message_id(line)
+                subject = line.uuid if line.type == "user" else message_id(line, line.body)
                 scribe.note("copied", True, 0, "message", subject or "")
             if isinstance(session, str) and self._noted.is_new(key, "fork", session):
                 scribe.parent(session, "fork", Rank.ECHO)
         return scribe.facts
 
-    def _repeats(self, line: Line, key: Key) -> bool:
+    def _repeats(self, line: Line, body: Body, key: Key) -> bool:
         """Whether the line says of its message, beside words and calls, what the line before said.
         Most versions repeat the usage on every line of a message, too: once is enough."""
-        body = line.body
         if body.usage is not None and body.id:
             usage = (body.id, body.stop_reason, body.usage)
             if usage == self._last_usage:
                 body.usage = None
             else:
                 self._last_usage = usage
-        answer = (key, message_id(line), body.model, line.requestId, body.stop_reason)
+        answer = (key, message_id(line, body), body.model, line.requestId, body.stop_reason)
         repeats = answer == self._last_answer
         self._last_answer = answer
         return repeats
@@ -234,12 +234,9 @@ class Reader:
                     scribe.note(name, value, noted_rank)
                     if (name, value) == ("session_kind", "bg"):
                         scribe.note("forked", True)
-        body = line.body
-        if (
-            body.usage is not None
-            and is_floor(body, line.version or "")
-            and self._noted.is_new(key, "floor", True)
-        ):
+
+    def _note_floor(self, floor: bool, scribe: Scribe) -> None:
+        if self._noted.is_new(scribe.key, "floor", floor):
             scribe.note("completion_tokens", "floor")
 
     def _read_agent_progress(self, line: Line, offset: int, scribe: Scribe) -> None:
@@ -260,7 +257,7 @@ class Reader:
             (NAME, child), self.origin.path, offset, time=time, entry=entry, rank=Rank.COPY
         )
         if inner.type == "assistant":
-            read_assistant(inner, echo)
+            self._note_floor(read_assistant(inner, inner.body, echo), echo)
         elif inner.type == "user":
             read_user(inner, echo)
         if echo.facts:

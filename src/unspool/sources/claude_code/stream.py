@@ -100,7 +100,7 @@ def read_event(value: Value, line: Line, scribe: Scribe, session: str) -> None:
         if body.stop_reason is None and body.usage is not None:
             # What was known when the answer began: how long it would be was not.
             body.usage.output_tokens = None
-        read_assistant(line, scribe)
+        read_assistant(line, body, scribe)
     elif kind == "user":
         line.isMeta = line.isMeta or line.isSynthetic
         read_user(line, scribe)

@@ -34,14 +34,14 @@ COMMAND_GUESS = Rank.GUESS + 2
 _CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
 
 
-def message_id(line: Line) -> str:
-    return line.body.id or line.requestId or line.uuid or ""
+def message_id(line: Line, body: Body) -> str:
+    return body.id or line.requestId or line.uuid or ""
 
 
-def read_assistant(line: Line, scribe: Scribe, repeats: bool = False) -> None:
-    """`repeats`: the line before has said of the message all that this one says beside its calls."""
-    body = line.body
-    message = message_id(line)
+def read_assistant(line: Line, body: Body, scribe: Scribe, repeats: bool = False) -> bool:
+    """Whether its output tokens are only a floor. `repeats`: the line before has said of the message
+    all that this one says beside its calls."""
+    message = message_id(line, body)
     wrong = bool(line.isApiErrorMessage) or body.model == "<synthetic>"
     texts: list[str] = []
     thoughts: list[str] = []
@@ -94,12 +94,14 @@ def read_assistant(line: Line, scribe: Scribe, repeats: bool = False) -> None:
                 failed=bool(block.is_error),
                 details=plain_block(block).get("content"),
             )
+    floor = body.usage is not None and _is_floor(body, line.version or "")
     if body.usage is not None and not wrong:
-        floor, model = is_floor(body, line.version or ""), body.model or ""
+        model = body.model or ""
         # An answer that has just begun, or was cut off, counts one token (case cut_answer):
         # {"message":{"id":"msg_2","stop_reason":null,"usage":{"input_tokens":9,"output_tokens":1}}}
         unknown = body.stop_reason is None and body.usage.output_tokens == 1
         tell_usage(body.usage, scribe, floor, unknown, subject=message, model=model)
+    return floor
 
 
 def tell_usage(
@@ -135,7 +137,7 @@ def tell_usage(
     )
 
 
-def is_floor(body: Body, version: str) -> bool:
+def _is_floor(body: Body, version: str) -> bool:
     """Up to 2.1.52 output tokens are what was known when the stream began, unless it ended."""
     if body.stop_reason is not None:
         return False

@@ -198,7 +198,7 @@ def content_id(content: str) -> str:
     return hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()
 
 
-_BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 17
 
 
 def _search(path: str, word: bytes) -> Iterator[dict[str, Any]]:
