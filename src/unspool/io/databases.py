@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from unspool.io.origins import Origin, Tally
 from unspool.io.temporary import scratch
 
 MAGIC = b"SQLite format 3\0"
@@ -40,6 +41,21 @@ class Database:
     def columns(self, table: str) -> list[str]:
         quoted = table.replace('"', '""')
         return [str(row[1]) for row in self.connection.execute(f'PRAGMA table_info("{quoted}")')]
+
+
+@contextmanager
+def reading(origin: Origin, tally: Tally) -> Iterator[Database]:
+    """A store of which all is read that can be; what cannot is a problem, and never raised."""
+    try:
+        with open_database(origin.path) as database:
+            if database.stale:
+                tally.records += 1
+                why = "the log beside it is too long to copy"
+                tally.lose("stale-database", origin.path, 0, why)
+            yield database
+    except DAMAGE as error:
+        tally.records += 1
+        tally.lose("unreadable-database", origin.path, 0, str(error))
 
 
 @contextmanager

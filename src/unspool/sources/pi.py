@@ -22,7 +22,7 @@ from unspool.io.origins import Head, Origin, Tally
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.sources.blocks import Block, Content, images_of, tell_answer, text_of
-from unspool.sources.scribe import Scribe, all_input, title_of
+from unspool.sources.scribe import Scribe, all_input, chosen, title_of
 
 NAME = "pi"
 RANGES = False  # an answer is printed piece by piece
@@ -139,7 +139,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         elif not _read_entry(entry, scribe):
             if kind not in _MARKS:
                 tally.unrecognise(kind or "no type", origin.path, offset)
-            fields = msgspec.json.decode(data) if data.startswith(b"{") else {}
+            fields = msgspec.json.decode(data)
             scribe.mark(kind or "entry", {n: v for n, v in fields.items() if n not in _BASE})
         _report(message, scribe)
         yield from scribe.facts
@@ -160,12 +160,10 @@ def _read_entry(entry: Entry, scribe: Scribe) -> bool:
     elif entry.type == "compaction":
         # {"type":"compaction","id":"94bf","parentId":"c6c3","summary":"…","firstKeptEntryId":"fc78"}:
         # the model goes on with the summary and the entries from fc78 to c6c3 (case compaction).
-        data: dict[str, Any] = {}
-        if entry.tokensBefore is not None:
-            data["tokens_before"] = entry.tokensBefore
-        if entry.firstKeptEntryId not in (None, entry.id):
+        data: dict[str, Any] = {"tokens_before": entry.tokensBefore}
+        if entry.firstKeptEntryId != entry.id:
             data |= {"preserved_from": entry.firstKeptEntryId, "preserved_to": entry.parentId}
-        scribe.mark("compaction", data)
+        scribe.mark("compaction", chosen(data, data))
         scribe.message(id=entry.id, role="user", text=entry.summary, kind="summary")
     elif entry.type == "model_change":
         scribe.note("model", entry.modelId, on="following")
@@ -213,8 +211,7 @@ def _read_message(message: Entry, scribe: Scribe) -> None:
         scribe.message(id=scribe.entry, role="system", text="\n\n".join(sections))
         scribe.notes({"tool_definitions": message.toolsAdded})
     elif message.role == "bashExecution":  # a command that the person ran
-        status = "cancelled" if message.cancelled else ""
-        failed = bool(message.exitCode)
+        failed, status = bool(message.exitCode), "cancelled" if message.cancelled else ""
         scribe.shell(scribe.entry, message.command, message.output, failed, status)
     else:  # by an extension, or what is left of another branch
         by = message.customType or message.role or "branch_summary"

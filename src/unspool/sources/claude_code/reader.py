@@ -175,10 +175,10 @@ class Reader:
             after=(line.parentUuid or ROOT) if line.uuid else PREVIOUS,
             side=side,
         )
+        floor = False
         if kind == "assistant":
             body = line.body
-            repeats = self._repeats(line, body, key)
-            self._note_floor(read_assistant(line, body, scribe, repeats), scribe)
+            floor = read_assistant(line, body, scribe, self._repeats(line, body, key))
         elif kind == "user":
             read_user(line, scribe)
         elif kind == "system":
@@ -189,7 +189,7 @@ class Reader:
             scribe.link()
             if b'"agent_progress"' in bytes(line.data):
                 self._read_agent_progress(line, offset, scribe)
-        self._note(line, scribe)
+        self._note(line, scribe, floor)
         file = self.file
         foreign = file.session and not file.agent and line.sessionId != file.session
         if foreign or line.forkedFrom:
@@ -216,7 +216,7 @@ class Reader:
         self._last_answer = answer
         return repeats
 
-    def _note(self, line: Line, scribe: Scribe) -> None:
+    def _note(self, line: Line, scribe: Scribe, floor: bool) -> None:
         """What the line says of its session, where no line before it did."""
         key, rank = scribe.key, scribe.rank
         notes = _notes_of(line)
@@ -234,9 +234,7 @@ class Reader:
                     scribe.note(name, value, noted_rank)
                     if (name, value) == ("session_kind", "bg"):
                         scribe.note("forked", True)
-
-    def _note_floor(self, floor: bool, scribe: Scribe) -> None:
-        if self._noted.is_new(scribe.key, "floor", floor):
+        if self._noted.is_new(key, "floor", floor):
             scribe.note("completion_tokens", "floor")
 
     def _read_agent_progress(self, line: Line, offset: int, scribe: Scribe) -> None:
@@ -256,12 +254,13 @@ class Reader:
         echo = Scribe(
             (NAME, child), self.origin.path, offset, time=time, entry=entry, rank=Rank.COPY
         )
+        floor = False
         if inner.type == "assistant":
-            self._note_floor(read_assistant(inner, inner.body, echo), echo)
+            floor = read_assistant(inner, inner.body, echo)
         elif inner.type == "user":
             read_user(inner, echo)
         if echo.facts:
-            self._note(inner, echo)
+            self._note(inner, echo, floor)
             scribe.facts += echo.facts
 
     def _read_other(

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from unspool.facts import AnyFact, Role
-from unspool.io.door import read_json
+from unspool.io.door import read_json, sample
 from unspool.io.origins import Origin, Tally, open_origin
 from unspool.io.times import format_time, parse_time
 from unspool.io.values import dict_of, dicts_of, field_of, str_of
@@ -26,7 +26,7 @@ from unspool.sources.copilot_cli.lookup import Lookup
 from unspool.sources.copilot_cli.speech import note_stated
 from unspool.sources.copilot_cli.texts import FIRST_PROMPT_RANK, plain
 from unspool.sources.copilot_cli.tools import touches
-from unspool.sources.scribe import Scribe, title_of
+from unspool.sources.scribe import title_of
 
 _ROLES: dict[str, Role] = {
     "system": "system",
@@ -60,10 +60,7 @@ def read_file(origin: Origin, tally: Tally, product: str, recover: bool) -> Iter
         yield from event.facts
     if salvage.code or not sessions:
         tally.records += 1
-        tally.problems += 1
-        scribe = Scribe((product, ""), origin.path, 0)
-        scribe.problem(salvage.code or "not-a-session", data)
-        yield from scribe.facts
+        tally.lose(salvage.code or "not-a-session", origin.path, 0, sample(data))
 
 
 class _Shown:

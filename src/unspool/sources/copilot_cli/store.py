@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from unspool.facts import INDEX, AnyFact
-from unspool.io.databases import Database, open_database
+from unspool.io.databases import Database, reading
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import format_time, parse_time
 from unspool.sources.copilot_cli.lookup import content_id
@@ -72,51 +72,40 @@ class Rows:
 
 
 def read_store(origin: Origin, tally: Tally, product: str) -> Iterator[AnyFact]:
-    problem = Scribe((product, ""), origin.path, 0)
-    try:
-        with open_database(origin.path) as database:
-            if database.stale:
-                problem.problem("stale-database", "the log beside it is too long to copy")
-            rows = Rows(origin, database, tally, product)
-            turns = rows.by_session("turns")
-            files, references = rows.by_session("session_files"), rows.by_session("session_refs")
-            sessions = {str(row["id"]): row for row in rows.iter("sessions", "id")}
-            for session in sorted({*sessions, *turns}):
-                if not session:
-                    continue
-                own = turns.get(session, [])
-                row = sessions.get(session, {})
-                scribe = rows.scribe(session, "session")
-                if row:
-                    scribe.notes({name: row.get(column) for column, name in _SESSION}, RANK + 1)
-                    # The row may be as old as the session: its turns go on (case `store_turn_ends`).
-                    ends = [row.get("updated_at"), *(turn.get("timestamp") for turn in own)]
-                    notes = {
-                        "title": title_of(str(row.get("summary") or "")),
-                        "session_id": session,
-                        "started_at": format_time(parse_time(row.get("created_at"))),
-                        "ended_at": format_time(
-                            max(filter(None, map(parse_time, ends)), default=None)
-                        ),
-                    }
-                    scribe.notes(notes, RANK + 1)
-                yield from scribe.facts
-                extras = [*files.pop(session, []), *references.pop(session, [])]
-                yield from _turns(rows, session, own, extras)
-            for row in rows.iter("checkpoints", "rowid"):
-                number = whole_number(row.get("checkpoint_number"))
-                value = {"number": number} if number is not None else {}
-                scribe = rows.scribe(str(row.get("session_id") or ""), f"checkpoint:{number}")
-                scribe.note("checkpoints", value | chosen(row, SECTIONS), 1)
-                yield from scribe.facts
-            yield from _usage(rows)
-            yield from _artifacts(rows)
-            rows.tally.noise += sum(map(len, (*files.values(), *references.values())))
-    except (sqlite3.Error, OSError) as error:
-        problem.problem("unreadable-database", str(error))
-    tally.records += len(problem.facts)
-    tally.problems += len(problem.facts)
-    yield from problem.facts
+    with reading(origin, tally) as database:
+        rows = Rows(origin, database, tally, product)
+        turns = rows.by_session("turns")
+        files, references = rows.by_session("session_files"), rows.by_session("session_refs")
+        sessions = {str(row["id"]): row for row in rows.iter("sessions", "id")}
+        for session in sorted({*sessions, *turns}):
+            if not session:
+                continue
+            own = turns.get(session, [])
+            row = sessions.get(session, {})
+            scribe = rows.scribe(session, "session")
+            if row:
+                scribe.notes({name: row.get(column) for column, name in _SESSION}, RANK + 1)
+                # The row may be as old as the session: its turns go on (case `store_turn_ends`).
+                ends = [row.get("updated_at"), *(turn.get("timestamp") for turn in own)]
+                notes = {
+                    "title": title_of(str(row.get("summary") or "")),
+                    "session_id": session,
+                    "started_at": format_time(parse_time(row.get("created_at"))),
+                    "ended_at": format_time(max(filter(None, map(parse_time, ends)), default=None)),
+                }
+                scribe.notes(notes, RANK + 1)
+            yield from scribe.facts
+            extras = [*files.pop(session, []), *references.pop(session, [])]
+            yield from _turns(rows, session, own, extras)
+        for row in rows.iter("checkpoints", "rowid"):
+            number = whole_number(row.get("checkpoint_number"))
+            value = {"number": number} if number is not None else {}
+            scribe = rows.scribe(str(row.get("session_id") or ""), f"checkpoint:{number}")
+            scribe.note("checkpoints", value | chosen(row, SECTIONS), 1)
+            yield from scribe.facts
+        yield from _usage(rows)
+        yield from _artifacts(rows)
+        rows.tally.noise += sum(map(len, (*files.values(), *references.values())))
 
 
 def _turns(rows: Rows, session: str, turns: list[Row], extras: list[Row]) -> Iterator[AnyFact]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from unspool.facts import AnyFact, Rank
-from unspool.io.databases import open_database
+from unspool.io.databases import reading
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import parse_time
 from unspool.sources.copilot_cli.texts import plain
@@ -41,16 +41,8 @@ def is_traces(data: bytes, name: str) -> bool:
 
 def read_traces(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     items: list[Item] = []
-    try:
-        with open_database(origin.path) as database:
-            if database.stale:
-                tally.records += 1
-                text = "the log beside it is too long to copy"
-                tally.lose("stale-database", origin.path, 0, text)
-            items = _load(database.connection)
-    except (sqlite3.Error, OSError) as error:
-        tally.records += 1
-        tally.lose("unreadable-database", origin.path, 0, str(error))
+    with reading(origin, tally) as database:
+        items = _load(database.connection)
     tally.records += len(items)
     traces = Traces(origin, items)
     for item in traces.items:

@@ -53,7 +53,9 @@ def claims(head: Head) -> bool:
         return bool(_DATABASE.fullmatch(head.name)) or (tables and b"tokens_input" in head.data)
     if storage_kind(head.path):
         return True
-    return is_log(head, DIALECT) or _is_stream(head) or _is_export(head)
+    # {"info":{"id":"ses_…",…},"messages":[{"info":{…},"parts":[…]}]}
+    is_export = _EXPORT.match(head.data) and b'"ses_' in head.data[:2048]
+    return is_log(head, DIALECT) or _is_stream(head) or bool(is_export)
 
 
 def _is_stream(head: Head) -> bool:
@@ -62,11 +64,6 @@ def _is_stream(head: Head) -> bool:
         str(value.get("sessionID", "")).startswith("ses_") and "timestamp" in value
         for value in head.objects[:5]
     )
-
-
-def _is_export(head: Head) -> bool:
-    # {"info":{"id":"ses_…",…},"messages":[{"info":{…},"parts":[…]}]}
-    return bool(_EXPORT.match(head.data)) and b'"ses_' in head.data[:2048]
 
 
 def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from unspool.facts import AnyFact
-from unspool.io.databases import DAMAGE, Database, open_database
+from unspool.io.databases import Database, reading
 from unspool.io.origins import Origin, Tally
 from unspool.io.values import field_of, str_of
 from unspool.sources.opencode.sessions import (
@@ -32,17 +32,8 @@ from unspool.sources.scribe import Scribe
 
 
 def read_database(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    problem = Scribe((NAME, ""), origin.path, 0)
-    try:
-        with open_database(origin.path) as database:
-            if database.stale:
-                problem.problem("stale-database", "the log beside it is too long to copy")
-            yield from _Reader(origin, tally, database).read()
-    except DAMAGE as error:
-        problem.problem("unreadable-database", str(error))
-    tally.records += len(problem.facts)
-    tally.problems += len(problem.facts)
-    yield from problem.facts
+    with reading(origin, tally) as database:
+        yield from _Reader(origin, tally, database).read()
 
 
 class _Reader:

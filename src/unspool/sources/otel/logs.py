@@ -105,14 +105,6 @@ def _tell_error(item: Item, scribe: Scribe) -> None:
     scribe.mark("error", data, rank=Rank.ECHO)
 
 
-def _tell_start(item: Item, scribe: Scribe) -> None:
-    scribe.note("model", item.text("model") or None, Rank.ECHO)
-
-
-def _tell_compression(item: Item, scribe: Scribe) -> None:
-    scribe.mark("compaction", rank=Rank.ECHO)
-
-
 _TELLERS: dict[str, Callable[[Item, Scribe], None]] = {
     "user_prompt": _tell_prompt,
     "assistant_response": _tell_answer,
@@ -122,9 +114,11 @@ _TELLERS: dict[str, Callable[[Item, Scribe], None]] = {
     "tool_result": _tell_result,
     "tool_call": _tell_result,
     "api_error": _tell_error,
-    "conversation_starts": _tell_start,
-    "chat_compression": _tell_compression,
-    "compaction": _tell_compression,
+    "conversation_starts": lambda item, scribe: scribe.notes(
+        {"model": item.text("model")}, Rank.ECHO
+    ),
+    "chat_compression": lambda item, scribe: scribe.mark("compaction", rank=Rank.ECHO),
+    "compaction": lambda item, scribe: scribe.mark("compaction", rank=Rank.ECHO),
 }
 _NOISE = frozenset((
     "tool_decision", "system_prompt", "tool", "api_request_body", "api_response_body", "config",

@@ -15,6 +15,7 @@ from typing import Any
 
 from unspool.facts import ROOT, AnyFact, Key, Rank
 from unspool.io.origins import Origin, Tally
+from unspool.io.values import dicts_of
 from unspool.prompts.typed import typed_text
 from unspool.sources.otel.agents import NAME, OURS, product_of, session_of
 from unspool.sources.otel.logs import tell_log
@@ -222,15 +223,11 @@ class Traces:
             scribe.parent(caller, "", Rank.ECHO, call=call, name=name)
         elif (outer := self.outer_run(item)) is not None:
             scribe.parent(self.key(outer)[1], "", Rank.ECHO)
-        agent = item.text("gen_ai.agent.name")
-        if agent:
-            scribe.note("agent", agent, Rank.ECHO)
+        scribe.notes({"agent": item.text("gen_ai.agent.name")}, Rank.ECHO)
         if item.scope == OURS:
             # What `--to otlp` tells of a whole conversation.
-            if title := item.text("unspool.title"):
-                scribe.note("title", title)
-            if path := item.text("unspool.workspace"):
-                scribe.note("workspace.path", path)
+            path = item.text("unspool.workspace")
+            scribe.notes({"title": item.text("unspool.title"), "workspace.path": path})
             for reason in item.attributes.get("unspool.partial") or ():
                 scribe.note("partial", as_text(reason))
             if usage := _usage(item):
@@ -254,8 +251,7 @@ class Traces:
     def _tell_call(self, item: Item, scribe: Scribe) -> None:
         history = self._history(item, scribe.key)
         tools = decoded(item.attributes.get("gen_ai.tool.definitions"))
-        if isinstance(tools, list) and tools:
-            scribe.note("tool_definitions", [t for t in tools if isinstance(t, dict)], Rank.ECHO)
+        scribe.notes({"tool_definitions": dicts_of(tools)}, Rank.ECHO)
         if item.attributes.get("gen_ai.conversation.compacted") in (True, "true"):
             scribe.mark("compaction", rank=scribe.rank)
         ident = self._tell_exchange(item, scribe, history, linear=scribe.rank > 0)

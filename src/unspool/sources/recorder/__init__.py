@@ -16,7 +16,7 @@ from unspool.io.door import iter_json_lines
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.structs import Shape
 from unspool.io.times import format_time
-from unspool.io.values import parse_object
+from unspool.io.values import dicts_of, parse_object
 from unspool.prompts.shapes import arguments_text, to_messages
 from unspool.sources.recorder.entries import FORMAT, Entry, Tokens
 from unspool.sources.scribe import Scribe
@@ -50,16 +50,15 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     for offset, _, entry in iter_json_lines(origin, _SHAPE, tally, recover):
-        scribe = Scribe((NAME, entry.session), origin.path, offset, time=entry.time)
         reader = READERS.get(entry.kind)
         if reader is None:
             tally.unrecognise(entry.kind or "no kind", origin.path, offset)
         elif not entry.session:
-            tally.problems += 1
-            scribe.problem("missing-session", entry.kind)
+            tally.lose("missing-session", origin.path, offset, entry.kind)
         else:
+            scribe = Scribe((NAME, entry.session), origin.path, offset, time=entry.time)
             reader(entry, scribe)
-        yield from scribe.facts
+            yield from scribe.facts
 
 
 def _read_conversation(entry: Entry, scribe: Scribe) -> None:
@@ -72,10 +71,6 @@ def _read_conversation(entry: Entry, scribe: Scribe) -> None:
             scribe.note(f"metadata.{name}" if is_ours else name, value)
     if entry.parent:
         scribe.parent(entry.parent, call=entry.call, name=entry.name)
-
-
-def _read_tools(entry: Entry, scribe: Scribe) -> None:
-    scribe.note("tool_definitions", [tool for tool in entry.tools or () if isinstance(tool, dict)])
 
 
 def _read_request(entry: Entry, scribe: Scribe) -> None:
@@ -202,11 +197,6 @@ def _read_subagent(entry: Entry, scribe: Scribe) -> None:
         scribe.note("child_id", entry.child, on="call", subject=entry.call)
 
 
-def _read_evicted(entry: Entry, scribe: Scribe) -> None:
-    """The journal's limits took earlier parts of the conversation."""
-    scribe.note("partial", "evicted")
-
-
 def _read_mark(entry: Entry, scribe: Scribe) -> None:
     """An element of the prompt, a request that is no part of the conversation, a failure."""
     data: dict[str, Any] = dict(entry.data or {})
@@ -221,13 +211,14 @@ def _read_mark(entry: Entry, scribe: Scribe) -> None:
 
 READERS: dict[str, Callable[[Entry, Scribe], None]] = {
     "conversation": _read_conversation,
-    "tools": _read_tools,
+    "tools": lambda entry, scribe: scribe.note("tool_definitions", dicts_of(entry.tools)),
     "request": _read_request,
     "response": _read_response,
     "tool": _read_tool,
     "result": _read_result,
     "subagent": _read_subagent,
-    "evicted": _read_evicted,
+    # the journal's limits took earlier parts of the conversation
+    "evicted": lambda entry, scribe: scribe.note("partial", "evicted"),
     "element": _read_mark,
     "utility": _read_mark,
     "error": _read_mark,
