@@ -57,14 +57,15 @@ def convert(value: Any, wanted: Any, wrong: list[str], path: str = "") -> Any:
         pass
     options = get_args(wanted) if get_origin(wanted) in (Union, types.UnionType) else (wanted,)
     for option in options:
-        if isinstance(value, dict) and isinstance(option, type):
-            if issubclass(option, msgspec.Struct):
-                return _convert_struct(value, option, wrong, path)
-        elif isinstance(value, list) and get_origin(option) is list:
+        kind = get_origin(option) or option
+        is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+        if isinstance(value, dict) and is_struct:
+            return _convert_struct(value, option, wrong, path)
+        if isinstance(value, list) and get_origin(option) is list:
             (inner,) = get_args(option)
             items = [convert(v, inner, wrong, f"{path}[{n}]") for n, v in enumerate(value)]
             return [item for item in items if item is not None]
-        elif isinstance(value, dict) and get_origin(option) is dict:
+        if isinstance(value, dict) and get_origin(option) is dict:
             inner = get_args(option)[1]
             fields = {str(k): convert(v, inner, wrong, f"{path}.{k}") for k, v in value.items()}
             return {k: v for k, v in fields.items() if v is not None}

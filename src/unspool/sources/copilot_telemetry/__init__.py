@@ -11,6 +11,7 @@ from pathlib import Path
 
 from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally
+from unspool.io.values import field_of
 from unspool.sources.copilot_telemetry.calls import read_engine_messages, read_list, read_piece
 from unspool.sources.copilot_telemetry.events import SOURCE, Event, iter_events, text_of
 from unspool.sources.copilot_telemetry.turns import (
@@ -109,7 +110,9 @@ def claims(head: Head) -> bool:
     if not head.objects:
         return marked or _KEYS.search(head.data) is not None
     return any(
-        _is_envelope(value) or _is_named(value) or (marked and "properties" in value)
+        isinstance(field_of(value.get("data"), "baseData"), dict)
+        or _is_named(value)
+        or (marked and "properties" in value)
         for value in head.objects
     )
 
@@ -123,11 +126,6 @@ def _is_named(value: dict[str, object]) -> bool:
     return (last in READERS or last in NOISE) and (
         "conversationId" in value or "sessionId" in value
     )
-
-
-def _is_envelope(value: dict[str, object]) -> bool:
-    data = value.get("data")
-    return isinstance(data, dict) and isinstance(data.get("baseData"), dict)
 
 
 def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:

@@ -6,7 +6,7 @@ Of the properties only those are decoded that somebody reads. Long ones stay as 
 whatever is asked for seldom: `Loose` is the same record with all its properties.
 """
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -81,45 +81,33 @@ class Measures(msgspec.Struct, gc=False):
     totalChunks: Any = None
 
 
-class Bag(msgspec.Struct, gc=False):
+Told = TypeVar("Told")
+Measured = TypeVar("Measured")
+
+
+class Bag(msgspec.Struct, Generic[Told, Measured], gc=False):
     """Properties, and measures apart from them."""
 
     name: str | None = None
-    properties: Properties | None = None
-    measurements: Measures | None = None
+    properties: Told | None = None
+    measurements: Measured | None = None
 
 
-class Data(Bag, gc=False):
-    baseData: Bag | None = None
+class Data(Bag[Told, Measured], Generic[Told, Measured], gc=False):
+    baseData: Bag[Told, Measured] | None = None
 
 
-class Envelope(Bag, gc=False):
+class Record(Bag[Told, Measured], Generic[Told, Measured], gc=False):
     eventName: str | None = None
     time: str | int | float | None = None
     timestamp: str | int | float | None = None
-    data: Data | None = None
-    baseData: Bag | None = None
+    data: Data[Told, Measured] | None = None
+    baseData: Bag[Told, Measured] | None = None
 
 
 LooseProperties = dict[str, Raw]
-
-
-class LooseBag(msgspec.Struct, gc=False):
-    name: str | None = None
-    properties: LooseProperties | None = None
-    measurements: LooseProperties | None = None
-
-
-class LooseData(LooseBag, gc=False):
-    baseData: LooseBag | None = None
-
-
-class Loose(LooseBag, gc=False):
-    eventName: str | None = None
-    time: str | int | float | None = None
-    timestamp: str | int | float | None = None
-    data: LooseData | None = None
-    baseData: LooseBag | None = None
+Envelope = Record[Properties, Measures]
+Loose = Record[LooseProperties, LooseProperties]
 
 
 def bag_of(envelope: Any) -> Any:

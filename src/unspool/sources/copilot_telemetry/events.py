@@ -104,7 +104,7 @@ class Event:
         self.measures: Measures = bag.measurements or _NO_MEASURES
         data = envelope.data
         name = envelope.name or bag.name or (data and data.name) or envelope.eventName or ""
-        self.full_name, self.name = _names[name]
+        self.full_name, self.name = _names(name)
         self.stamp = text_of(self.told.timestamp) or str(envelope.time or envelope.timestamp or "")
         """The time as the record writes it."""
         self.time = parse_time(self.stamp)
@@ -118,7 +118,7 @@ class Event:
         """The conversation, by the first of these ids that is there."""
         for ident in idents:
             if ident and (text := text_of(ident)):
-                return _keys[text]
+                return _key(text)
         return None
 
     def scribe(self, key: Key) -> Scribe:
@@ -201,25 +201,13 @@ _SHORT = 64
 _NO_MEASURES = Measures()
 
 
-class _Names(dict[str, tuple[str, str]]):
-    """Names of events, whole and behind their last slash."""
-
-    def __missing__(self, name: str) -> tuple[str, str]:
-        if len(self) >= 10_000:
-            self.clear()
-        self[name] = (name, name.rpartition("/")[2])
-        return self[name]
+@lru_cache(maxsize=10_000)
+def _names(name: str) -> tuple[str, str]:
+    """The name of an event, whole and behind its last slash."""
+    return name, name.rpartition("/")[2]
 
 
-class _Keys(dict[str, Key]):
-    """Ids as keys of conversations: all facts of one share its key."""
-
-    def __missing__(self, ident: str) -> Key:
-        if len(self) >= 10_000:
-            self.clear()
-        key = self[ident] = (SOURCE, ident)
-        return key
-
-
-_names = _Names()
-_keys = _Keys()
+@lru_cache(maxsize=10_000)
+def _key(ident: str) -> Key:
+    """The key of a conversation: all facts of one share it."""
+    return SOURCE, ident

@@ -7,7 +7,7 @@ from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally, Touched, read_head
 from unspool.sources.cursor import chats, editor, hooks, stream, transcripts, workspace
 from unspool.sources.cursor.paths import user_folder
-from unspool.sources.hook_events import Hooks, Told
+from unspool.sources.hook_events import Hooks
 
 NAME = "cursor"
 RANGES = False
@@ -37,10 +37,6 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     yield from shape.read(origin, tally, recover)
 
 
-def _settle(event: str, told: Told, state: str) -> str:
-    return "failed" if event == "stop" and told.status == "error" else state
-
-
 HOOKS = Hooks(
     {
         **dict.fromkeys(
@@ -60,7 +56,9 @@ HOOKS = Hooks(
     is_own=lambda fields: fields.cursor_version is not None
     or (fields.conversation_id is not None and fields.generation_id is not None),
     sessions=("conversation_id", "session_id", "sessionId"),
-    settle=_settle,
+    settle=lambda event, told, state: (
+        "failed" if event == "stop" and told.status == "error" else state
+    ),
 )  # fmt: skip
 
 

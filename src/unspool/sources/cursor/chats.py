@@ -143,7 +143,10 @@ class Store(Book):
             history = self._messages(sent, unnamed.get(place, ()), after)
             if history and is_summary(self._blob(name)):
                 after = history[-1].entry
-            elif all(map(_is_context, history)):
+            elif all(
+                isinstance(fact, MessageSeen) and (fact.role == "system" or fact.kind == "injected")
+                for fact in history
+            ):
                 # Another stands for it now: it was replaced, not taken back.
                 self.tally.noise += len(history)
                 history = []
@@ -187,10 +190,6 @@ def _unnamed(current: list[str], written: Iterable[str]) -> dict[int, list[str]]
         else:
             unnamed.setdefault(behind, []).append(name)
     return unnamed
-
-
-def _is_context(fact: AnyFact) -> bool:
-    return isinstance(fact, MessageSeen) and (fact.role == "system" or fact.kind == "injected")
 
 
 def _notes(root: Node) -> dict[str, Any]:

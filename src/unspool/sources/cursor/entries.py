@@ -107,6 +107,15 @@ def request_id(value: object) -> str:
     return match[0] if match else ident
 
 
+def number_of(fields: Mapping[str, Any], *names: str) -> float | None:
+    """The first of these fields that is a number."""
+    for name in names:
+        value = fields.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    return None
+
+
 def note_all(scribe: Scribe, notes: Mapping[str, Any], rank: int) -> None:
     """Those that say something. A conversation is its own session only where nobody names another."""
     for name, value in notes.items():

@@ -17,7 +17,7 @@ import msgspec
 from unspool.facts import NO_ZONE, ZONE, AnyFact, Attachment, Rank
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.values import dicts_of, list_of, str_of
-from unspool.sources.cursor.entries import AUTO, Entries, Steps, note_all, request_id
+from unspool.sources.cursor.entries import AUTO, Entries, Steps, note_all, number_of, request_id
 from unspool.sources.cursor.paths import clean_path, folder_of
 from unspool.sources.cursor.tools import called, edits_of, output_of, touch
 from unspool.sources.hooklogs import head_payloads, iter_payloads
@@ -62,7 +62,9 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     talks: dict[str, Talk] = {}
     entries = Entries("hook")
     for payload, logged in iter_payloads(origin, tally, recover):
-        event = _event_of(payload)
+        name = str_of(payload.get("hook_event_name", payload.get("hook_type")))
+        implied = (event for field, event in _IMPLIED if field in payload)
+        event = _CANONICAL.get(name.lower(), name) if name else next(implied, "")
         ident = str_of(payload.get("conversation_id")) or str_of(payload.get("session_id"))
         if event in _NOISE:
             tally.noise += 1
@@ -102,13 +104,6 @@ def _holder(path: Path) -> str:
     """The project that keeps the log, and the hooks that wrote it, in its `.cursor`."""
     above = next((parent for parent in path.parents if parent.name == ".cursor"), None)
     return str(above.parent) if above and (above / "hooks.json").is_file() else ""
-
-
-def _event_of(payload: Payload) -> str:
-    name = str_of(payload.get("hook_event_name", payload.get("hook_type")))
-    if name:
-        return _CANONICAL.get(name.lower(), name)
-    return next((event for field, event in _IMPLIED if field in payload), "")
 
 
 class Talk:
@@ -165,11 +160,7 @@ class Said(NamedTuple):
         return next((value for value in values if isinstance(value, str) and value), "")
 
     def number(self, *names: str) -> float | None:
-        for name in names:
-            value = self.payload.get(name)
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                return float(value)
-        return None
+        return number_of(self.payload, *names)
 
     def pick(self, *names: str) -> dict[str, Any]:
         """The fields of these names that say something."""

@@ -4,7 +4,7 @@ import ntpath
 import posixpath
 import re
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 from urllib.parse import unquote
 
@@ -41,11 +41,8 @@ def is_absolute(path: str) -> bool:
 
 def parents_of(path: str) -> list[str]:
     """The path and the folders above it."""
-    kind = ntpath if path[1:2] == ":" else posixpath
-    above = [path]
-    while (parent := kind.dirname(above[-1])) not in (above[-1], ""):
-        above.append(parent)
-    return above
+    place = PureWindowsPath(path) if path[1:2] == ":" else PurePosixPath(path)
+    return [path, *map(str, place.parents)]
 
 
 def file_name(path: str) -> str:

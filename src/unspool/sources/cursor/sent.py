@@ -18,7 +18,7 @@ from unspool.facts import AnyFact, Attachment, Key, Rank
 from unspool.io.structs import Shape
 from unspool.io.values import dict_of, field_of, str_of
 from unspool.sources.cursor.blobs import message_of, messages_under
-from unspool.sources.cursor.entries import AUTO, Book, request_id, sent_time, typed_words
+from unspool.sources.cursor.entries import AUTO, Book, number_of, request_id, sent_time, typed_words
 from unspool.sources.cursor.tables import Keys
 from unspool.sources.cursor.tools import (
     called,
@@ -158,7 +158,7 @@ class Sent:
                 call=call, text=text, name=name, status=status,
                 details=details if details is not None else _beside(body, text or ""),
                 failed=True if part.isError is True else failed,
-                duration_ms=_milliseconds(body), files=counted(name, body),
+                duration_ms=number_of(body, "executionTime", "durationMs"), files=counted(name, body),
             )  # fmt: skip
             if kind_of(name) == "task" and (child := str_of(body.get("agentId"))):
                 scribe.note("child_id", child, self._rank, on="call", subject=call)
@@ -181,14 +181,6 @@ def _beside(body: dict[str, Any], text: str) -> dict[str, Any] | None:
         and not (isinstance(value, str) and value.strip() in text)
     }
     return kept or None
-
-
-def _milliseconds(body: dict[str, Any]) -> float | None:
-    for name in ("executionTime", "durationMs"):
-        value = body.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-    return None
 
 
 def _joined(parts: list[Part], kind: str) -> str:

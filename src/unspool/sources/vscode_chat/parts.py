@@ -17,7 +17,7 @@ from unspool.sources.vscode_chat.uris import markdown, name_of, uri_of
 
 _TEXT_KINDS = frozenset(("markdownContent", "markdownVuln"))
 _TOOLS = frozenset(("toolInvocationSerialized", "toolInvocation"))
-_ASKED = frozenset(
+ASKED = frozenset(
     ("confirmation", "elicitation2", "elicitationSerialized", "questionCarousel", "planReview")
 )
 """Kinds in which a person was asked something."""
@@ -29,7 +29,7 @@ _APART = frozenset(
 new paragraph."""
 _KEPT = frozenset(
     ("treeData", "multiDiffData", "reference", "extensions", "pullRequest", "hook",
-     "autoModeResolution", *_ASKED, *_APART, *edits.KINDS)
+     "autoModeResolution", *ASKED, *_APART, *edits.KINDS)
 )  # fmt: skip
 _PLACEHOLDER = "http://_vscodecontentref_/"
 
@@ -251,7 +251,7 @@ def link_text(part: dict[str, Any]) -> str:
 def answer_of(part: dict[str, Any]) -> dict[str, Any] | None:
     """What a person answered to a part that asked; None where nobody was asked or has answered."""
     kind = part.get("kind")
-    if not isinstance(kind, str) or kind not in _ASKED:
+    if not isinstance(kind, str) or kind not in ASKED:
         return None
     if kind in ("questionCarousel", "planReview"):
         given = part.get("data")

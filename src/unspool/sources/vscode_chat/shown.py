@@ -6,14 +6,12 @@ from typing import Any
 
 from unspool.io.values import dict_of, list_of
 from unspool.sources import Shown
-from unspool.sources.vscode_chat.edits import iter_edits
+from unspool.sources.vscode_chat.edits import KINDS, iter_edits
 from unspool.sources.vscode_chat.fields import DISPLAY
+from unspool.sources.vscode_chat.parts import ASKED
 from unspool.sources.vscode_chat.uris import lines_of, markdown, name_of, uri_of
 
-_SHOWN_ELSEWHERE = frozenset(
-    ("textEditGroup", "notebookEditGroup", "workspaceEdit", "externalEdit", "autoModeResolution",
-     "confirmation", "elicitation2", "elicitationSerialized", "questionCarousel", "planReview")
-)  # fmt: skip
+_SHOWN_ELSEWHERE = KINDS | ASKED | {"autoModeResolution"}
 """Kinds that the list of files, the heading or the answers tell already."""
 _EDITS = frozenset(("textEditGroup", "notebookEditGroup"))
 """Shown where no call did it: a call's arguments tell the edit already."""
