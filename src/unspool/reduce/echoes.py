@@ -108,6 +108,8 @@ def visible(text: str) -> str:
 
 def joined_text(parts: list[MessageSeen]) -> str:
     """The text of the parts that know best; a part that another one goes on from is left out."""
+    if len(parts) == 1:
+        return parts[0].text
     spoken = [part for part in parts if part.text]
     best = min([part.rank for part in spoken], default=0)
     texts: list[str] = []

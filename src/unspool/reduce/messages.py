@@ -130,7 +130,7 @@ def _build_joined(draft: Draft, parts: list[MessageSeen]) -> Message:
         stop = part.stop or stop
     mode = model = request = kind = status = ""
     typed = renamed = None
-    ranked = sorted(parts, key=_by_rank)
+    ranked = sorted(parts, key=_by_rank) if len(parts) > 1 else parts
     for part in ranked:
         mode, model, request = mode or part.mode, model or part.model, request or part.request
         if part.rank == ranked[0].rank:
@@ -140,8 +140,9 @@ def _build_joined(draft: Draft, parts: list[MessageSeen]) -> Message:
         typed = part.typed if typed is None else typed
         if part.shown and renamed is None:
             renamed = part.typed
+    told = [part for part in parts if part.extra]
     extra: dict[str, Any] = {}
-    for part in sorted([part for part in parts if part.extra], key=_by_rank, reverse=True):
+    for part in sorted(told, key=_by_rank, reverse=True) if told else ():
         extra.update(part.extra or {})
     return Message(
         role=draft.role,  # type: ignore[arg-type]  # a draft takes its role from a fact
