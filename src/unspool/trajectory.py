@@ -165,7 +165,7 @@ class Link(msgspec.Struct, omit_defaults=True, gc=False):
 class FileTouch(msgspec.Struct, omit_defaults=True, gc=False):
     """A file that was read or changed. `index` is the message that did it."""
 
-    path: str
+    path: str = msgspec.field(default_factory=lambda: "")
     operation: str = msgspec.field(default_factory=lambda: "edit")
     """read, create, edit, delete, rename."""
     lines_added: int | None = None

@@ -24,7 +24,7 @@ def packed_as(head: bytes) -> str:
     return next((suffix for magic, suffix in _MAGIC.items() if head.startswith(magic)), "")
 
 
-def open_unpacked(path: str) -> io.BufferedReader:
+def open_origin(path: str) -> io.BufferedReader:
     """Open for reading bytes, unpacked and in UTF-8: Windows PowerShell writes UTF-16 where the
     output of a program goes to a file."""
     file = _open(path)

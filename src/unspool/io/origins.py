@@ -12,7 +12,8 @@ from typing import NamedTuple
 import msgspec
 
 from unspool.facts import NOBODY, Problem
-from unspool.io.compression import PACKED, open_unpacked
+from unspool.io.compression import PACKED
+from unspool.io.compression import open_origin as open_origin
 
 HEAD_BYTES = 65536
 
@@ -164,11 +165,6 @@ def _decode(line: bytes) -> object:
         with suppress(ValueError, RecursionError):
             return json.loads(line)  # takes half a pair of surrogates, too
     return None
-
-
-def open_origin(path: str) -> io.BufferedReader:
-    """Open for reading bytes, unpacked and in UTF-8."""
-    return open_unpacked(path)
 
 
 def read_head(path: str, after_first_line: bool = False) -> Head:

@@ -21,6 +21,8 @@ import msgspec
 from unspool.facts import (
     ECHO,
     AnyFact,
+    Fact,
+    Key,
     Link,
     Marked,
     MessageSeen,
@@ -111,7 +113,9 @@ class Assembly:
                 self.listed.append((place, record.ready))
             for fact in record.facts:
                 self._take(place, record, fact)
-        if self._stand_ins and not self._is_held():
+        # Where a store tells of the conversation, and not only echoes, stand-ins add nothing.
+        stored = any(rank < ECHO for rank, _ in self._echoes)
+        if self._stand_ins and not (self.drafts or self.listed or stored):
             for place, record, fact in self._stand_ins:
                 self._take(place, record, msgspec.structs.replace(fact, rank=Rank.LAST_RESORT))
         self._tie_calls()
@@ -122,15 +126,13 @@ class Assembly:
         self._place_calls()
         # An echo without words whose calls were all known from elsewhere says nothing.
         for ident, draft in list(self.drafts.items()) if self._echoes else ():
-            parts = draft.parts
-            if parts and not draft.calls and all(p.rank and _is_wordless(p) for p in parts):
+            tells = any(
+                part.rank == 0 or part.text or part.thinking or part.attachments or part.kind
+                for part in draft.parts
+            )
+            if draft.parts and not draft.calls and not tells:
                 del self.drafts[ident]
         self._rename()
-
-    def _is_held(self) -> bool:
-        """Whether a store tells of the conversation, and not only echoes."""
-        stored = any(rank < ECHO for rank, _ in self._echoes)
-        return bool(self.drafts or self.listed) or stored
 
     def _take(self, place: int, record: Record, fact: AnyFact) -> None:
         kind = type(fact)
@@ -271,7 +273,18 @@ class Assembly:
             if len(seen) > 1:
                 seen.sort(key=_by_rank)
             elif not seen and not call.results[0].call and call.results[0].name:
-                seen.append(_implied_call(call.results[0]))
+                # It tells which call it answers, though nobody saw the call itself.
+                result = call.results[0]
+                seen.append(
+                    ToolCalled(
+                        *_place_of(result),
+                        entry=result.entry,
+                        name=result.name,
+                        arguments=result.arguments,
+                        rank=result.rank,
+                        side=result.side,
+                    )
+                )
             self._mark_files(call)
             if not seen:
                 orphan = Draft(f"result:{call.id}", "tool", call.place, call.results[0].time)
@@ -290,23 +303,19 @@ class Assembly:
 
     def _mark_files(self, call: CallDraft) -> None:
         """What the call did to files: per path, each field from the fact that knows best."""
-        facts: list[ToolCalled | ToolReturned] = []
-        for result in call.results:
-            if result.files:
-                facts.append(result)
-        for seen in call.seen:
-            if seen.files:
-                facts.append(seen)
-        if not facts:
-            return
+        told: list[ToolCalled | ToolReturned] = [*call.results, *call.seen]
+        facts = [fact for fact in told if fact.files]
         touched: dict[str, tuple[ToolCalled | ToolReturned, dict[str, Any]]] = {}
-        for fact in sorted(facts, key=_by_rank) if len(facts) > 1 else facts:
+        for fact in sorted(facts, key=_by_rank):
             for touch in fact.files:
-                fields = touched.setdefault(_file_name(touch["path"]), (fact, {}))[1]
-                for name, value in touch.items():
-                    fields.setdefault(name, value)
+                # Channels write one path whole or from the workspace, but its last part the same.
+                name = touch["path"].replace("\\", "/").rpartition("/")[2]
+                fields = touched.setdefault(name, (fact, {}))[1]
+                for field, value in touch.items():
+                    fields.setdefault(field, value)
         for fact, data in touched.values():
-            self.marks.append((call.place, _file_mark(fact, call.id, data)))
+            mark = Marked(*_place_of(fact), fact.time, kind="file", subject=call.id, data=data)
+            self.marks.append((call.place, mark))
 
     def _rename(self) -> None:
         """Notes, usage and marks on a thing by the id that only an echo has for it."""
@@ -338,42 +347,9 @@ def _is_unheard(facts: Sequence[ToolCalled | ToolReturned]) -> bool:
     return not facts or all(fact.rank for fact in facts)
 
 
-def _implied_call(result: ToolReturned) -> ToolCalled:
-    """A result that tells which call it answers, where nobody saw the call itself."""
-    return ToolCalled(
-        key=result.key,
-        origin=result.origin,
-        offset=result.offset,
-        number=result.number,
-        time=None,
-        entry=result.entry,
-        name=result.name,
-        arguments=result.arguments,
-        rank=result.rank,
-        side=result.side,
-    )
-
-
-def _file_name(path: str) -> str:
-    """Channels write one path whole or from the workspace, but its last part the same."""
-    return path.replace("\\", "/").rpartition("/")[2]
-
-
-def _file_mark(fact: ToolCalled | ToolReturned, call: str, data: dict[str, Any]) -> Marked:
-    return Marked(
-        key=fact.key,
-        origin=fact.origin,
-        offset=fact.offset,
-        number=fact.number,
-        time=fact.time,
-        kind="file",
-        subject=call,
-        data=data,
-    )
-
-
-def _is_wordless(part: MessageSeen) -> bool:
-    return not (part.text or part.thinking or part.attachments or part.kind)
+def _place_of(fact: Fact) -> tuple[Key, str, int, int]:
+    """The first fields of every fact, for another one that is drawn from it."""
+    return (fact.key, fact.origin, fact.offset, fact.number)
 
 
 Named = TypeVar("Named", Noted, UsageReported, Marked)

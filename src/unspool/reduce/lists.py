@@ -364,11 +364,8 @@ def _is_answer(listing: Listing, call: Call) -> bool:
         return False
     if call.count == 0:
         return bool(view.answered or view.completion is not None) and not listing.missing
-    return _tells_answer(view) and listing.messages[0].role == "assistant"
-
-
-def _tells_answer(view: View) -> bool:
-    return bool(view.answered or view.completion is not None or view.call)
+    tells_answer = view.answered or view.completion is not None or view.call
+    return bool(tells_answer) and listing.messages[0].role == "assistant"
 
 
 def _unique(answers: list[Answer]) -> list[Answer]:

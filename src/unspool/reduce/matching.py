@@ -11,7 +11,6 @@ id, or one of a higher rank with a likeness, is the k-th with its signature.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -76,7 +75,12 @@ class Calls:
 
     def _match_calls(self, channel: Channel) -> None:
         candidates = {key: list(calls) for key, calls in self._known.items()}
-        taken = _mentioned(self._assembly.calls.values(), channel)
+        # Calls that the channel knows by their id, though a better one knows them too.
+        taken = {
+            id(call)
+            for call in self._assembly.calls.values()
+            if any((fact.rank, fact.origin) == channel for fact in call.seen)
+        }
         free: dict[Signature, list[CallDraft]] = {}
         used: dict[Signature, int] = defaultdict(int)
         units: list[tuple[float, CallDraft | ToolCalled]] = []
@@ -196,13 +200,6 @@ class Waiting:
                 if id(call) not in self._answered:
                     return call
         return None
-
-
-def _mentioned(calls: Iterable["CallDraft"], channel: Channel) -> set[int]:
-    """Calls that the channel knows by their id, though a better one knows them too."""
-    return {
-        id(call) for call in calls if any((fact.rank, fact.origin) == channel for fact in call.seen)
-    }
 
 
 def _made_id(key: Signature, number: int) -> str:

@@ -238,7 +238,8 @@ def _count_from_list(notes: list[Noted], messages: list[Message], gaps: bool) ->
     Where all that is left begins from a summary, or messages are missing between others, events that
     name a request and a turn show how many turns went before, if they agree.
     """
-    if not gaps and not _begins_late(messages):
+    before = takewhile(lambda message: not is_turn(message), messages)
+    if not gaps and not any(message.kind == "summary" for message in before):
         return notes
     turns = {
         request: turn for turn, requests in _requests_told(notes).items() for request in requests
@@ -260,11 +261,6 @@ def _count_from_list(notes: list[Noted], messages: list[Message], gaps: bool) ->
         else note
         for note in notes
     ]
-
-
-def _begins_late(messages: list[Message]) -> bool:
-    before = takewhile(lambda message: not is_turn(message), messages)
-    return any(message.kind == "summary" for message in before)
 
 
 def _requests_told(notes: list[Noted]) -> dict[int, list[str]]:

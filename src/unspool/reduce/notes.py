@@ -9,6 +9,7 @@
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -26,7 +27,7 @@ from unspool.facts import (
 )
 from unspool.io.digests import digest
 from unspool.reduce.records import Record
-from unspool.trajectory import Link, Message, ToolCall, Trajectory, Workspace
+from unspool.trajectory import Link, Message, Trajectory, Workspace
 
 _MESSAGE_FIELDS = {field for field in Message.__struct_fields__ if field != "extra"}
 GUESS = Rank.GUESS
@@ -94,8 +95,10 @@ def apply_to_messages(notes: list[Noted], messages: list[Message]) -> None:
             for note in on_calls.get(call.id, ()):
                 if note.name in CALLER_NOTES:
                     setattr(message, note.name, getattr(message, note.name) or note.value)
-                else:
-                    _note_call(call, note)
+                elif note.name not in CALL_NOTES:
+                    call.extra = {note.name: note.value, **(call.extra or {})}
+                elif getattr(call, note.name) is None or note.rank < 0:
+                    setattr(call, note.name, note.value)
 
 
 def follow(
@@ -115,16 +118,7 @@ def follow(
                 setattr(message, name, ordered[number - 1][1].value)
 
 
-def _by_rank(note: Noted) -> int:
-    return note.rank
-
-
-def _note_call(call: ToolCall, note: Noted) -> None:
-    if note.name in CALL_NOTES:
-        if getattr(call, note.name) is None or note.rank < 0:
-            setattr(call, note.name, note.value)
-    else:
-        call.extra = {note.name: note.value, **(call.extra or {})}
+_by_rank = attrgetter("rank")
 
 
 def apply_to_trajectory(notes: list[Noted], trajectory: Trajectory) -> None:
@@ -135,7 +129,7 @@ def apply_to_trajectory(notes: list[Noted], trajectory: Trajectory) -> None:
         for note in notes
         if note.on in ("conversation", "entry")
     ]
-    for note in sorted(own, key=lambda n: n.rank):
+    for note in sorted(own, key=_by_rank):
         if note.name in LIST_NOTES and note.value is not None:
             _append(trajectory, note)
     # Context, property by property: all that was told, each thing once, in order. What is told
@@ -145,11 +139,12 @@ def apply_to_trajectory(notes: list[Noted], trajectory: Trajectory) -> None:
         if note.name.startswith(_CONTEXT) and note.value is not None:
             values = context.setdefault(note.name.removeprefix(_CONTEXT), {})
             values.setdefault(repr(note.value), note.value)
-    for name, value in {
-        name: next(iter(values.values())) if len(values) == 1 else _flatten(values.values())
-        for name, values in context.items()
-    }.items():
-        trajectory.context[name] = value
+    for name, values in context.items():
+        told = list(values.values())
+        if len(told) > 1:
+            items = (item for v in told for item in (v if isinstance(v, list) else [v]))
+            told = [list({repr(item): item for item in items}.values())]
+        trajectory.context[name] = told[0]
     for (_, _, name), note in settle(own).items():
         if name.startswith(_CONTEXT):
             continue
@@ -158,11 +153,6 @@ def apply_to_trajectory(notes: list[Noted], trajectory: Trajectory) -> None:
         ) is not None
         if name not in LIST_NOTES and not (is_set and note.rank > 0):
             _set(trajectory, name, note.value)
-
-
-def _flatten(values: Iterable[Any]) -> list[Any]:
-    items = (item for value in values for item in (value if isinstance(value, list) else [value]))
-    return list({repr(item): item for item in items}.values())
 
 
 def _append(trajectory: Trajectory, note: Noted) -> None:

@@ -262,21 +262,16 @@ def _tells(block: list[str], records: dict[str, Record]) -> bool:
     return any(isinstance(f, _EVENTS) for entry in block for f in records[entry].facts)
 
 
-def _prompts(record: Record) -> list[MessageSeen]:
-    return [
-        fact
-        for fact in record.facts
-        if isinstance(fact, MessageSeen) and fact.role == "user" and fact.kind in ("", "command")
-    ]
-
-
 def _keys(records: Iterable[Record]) -> list[Key]:
     """Where the records of one log stand, never before what the log has before them."""
     asked = ended = 0
     keys: list[Key] = []
     for record in records:
         kinds = {fact.kind for fact in record.facts if type(fact) is Marked}
-        if _prompts(record):
+        if any(
+            isinstance(fact, MessageSeen) and fact.role == "user" and fact.kind in ("", "command")
+            for fact in record.facts
+        ):
             asked += 1
             key = (asked, _ASKED)
         elif "turn_end" in kinds:

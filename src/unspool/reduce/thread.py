@@ -199,7 +199,9 @@ def _recover(nodes: dict[str, Record], chain: dict[str, int]) -> dict[str, tuple
                 rank,
                 number if rank_before is not None else number - len(nodes),
             )
-            call_at.update((call, rank) for call in _calls(record))
+            for fact in record.facts:
+                if type(fact) is ToolCalled:
+                    call_at[fact.id] = rank
     for record in off:
         if record.entry in places:
             continue
@@ -227,10 +229,6 @@ def _messages(record: Record) -> list[str]:
         if name and name not in names:
             names.append(name)
     return names
-
-
-def _calls(record: Record) -> list[str]:
-    return [fact.id for fact in record.facts if type(fact) is ToolCalled]
 
 
 def _branches(

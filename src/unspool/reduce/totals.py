@@ -12,9 +12,8 @@ from functools import lru_cache
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
-import msgspec
-
 from unspool.facts import DENIED_BY, ENCRYPTED, Noted
+from unspool.io.structs import Shape
 from unspool.reduce.lists import identity
 from unspool.reduce.notes import apply_to_messages, apply_to_trajectory, follow
 from unspool.reduce.usage import Runs, add_usage, give_to_requests, total
@@ -199,6 +198,9 @@ _UNDONE = ("failed", "denied", "interrupted", "cancelled")
 """How a call ended that did nothing to its file."""
 
 
+_TOUCH = Shape(FileTouch)
+
+
 def take_files(trajectory: Trajectory) -> None:
     """Marks that are about files become the list of files."""
     if not trajectory.marks:
@@ -220,7 +222,8 @@ def take_files(trajectory: Trajectory) -> None:
         if mark.kind != "file":
             marks.append(mark)
             continue
-        touch = _touch(mark.data or {})
+        # What a source tells of a file; a field of a wrong type (a truth for a count) is left out.
+        touch = _TOUCH.convert(mark.data or {})
         at_message = at_id.get(mark.subject or "")
         if at_message is None:
             touch.tool_call_id = touch.tool_call_id or mark.subject
@@ -251,17 +254,6 @@ def take_files(trajectory: Trajectory) -> None:
                 touch.outcome = str(data["outcome"])
     trajectory.marks = marks or None
     trajectory.files = [*(trajectory.files or []), *files] or None
-
-
-def _touch(fields: dict[str, Any]) -> FileTouch:
-    """What a source tells of a file; a field of a wrong type (a truth for a count) is left out."""
-    data = {"path": "", **fields}
-    try:
-        return msgspec.convert(data, FileTouch)
-    except msgspec.ValidationError:
-        kinds = {"path": str, "operation": str, "lines_added": int, "lines_removed": int}
-        kept = {name: data[name] for name, kind in kinds.items() if type(data.get(name)) is kind}
-        return msgspec.convert({"path": "", **kept}, FileTouch)
 
 
 def take_references(trajectory: Trajectory) -> None:
