@@ -100,12 +100,8 @@ def _is_sound(path: str) -> bool:
 
 def _opened(uri: str, stale: bool = False) -> Iterator[Database]:
     with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_MS / 1000)) as connection:
-        connection.text_factory = _text
+        connection.text_factory = lambda data: data.decode("utf-8", "replace")
         yield Database(connection, stale)
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
 
 
 def _is_wal(path: Path) -> bool:

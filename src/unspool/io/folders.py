@@ -18,7 +18,7 @@ def walk(
 
     `unreadable` is told of folders that cannot be looked into, and of names that are no text.
     """
-    tell = unreadable if unreadable is not None else _nobody
+    tell = unreadable if unreadable is not None else (lambda error: None)
     top = Path(argument)
     if not _is_text(argument):
         tell(_nameless(argument))
@@ -72,10 +72,6 @@ def _links(folder: str, folders: list[str], here: str) -> Iterator[str]:
         path = os.path.join(folder, name)  # noqa: PTH118 - os.walk speaks strings
         if os.path.islink(path) and not Path(here).is_relative_to(os.path.realpath(path)):  # noqa: PTH114 - thousands of folders
             yield path
-
-
-def _nobody(error: OSError) -> None:
-    """Nobody wants to know."""
 
 
 def _is_text(path: str) -> bool:

@@ -18,7 +18,7 @@ import msgspec
 from unspool.facts import Key
 from unspool.link.apply import Patch, Patches, apply_patch
 from unspool.link.cards import LEAST_ID_CHARS, Card, make_card, without_calls
-from unspool.link.claims import find_claims, find_titles
+from unspool.link.claims import find_titles, settle_claims
 from unspool.link.copies import (
     Copies,
     child_elsewhere,
@@ -41,7 +41,7 @@ def link(cards: Iterable[Card]) -> Patches:
     board = _Board(cards)
     board.give_titles()
     board.take_away()
-    board.settle_claims()
+    settle_claims(board.by_key, board.patches)
     board.set_replays_apart()
     board.set_copies_apart()
     board.tie()
@@ -98,19 +98,6 @@ class _Board:
     def _absorb(self, key: Key, whole: Key) -> None:
         self.patch(key).absorbed = True
         self.patch(whole).origins += self.by_key.pop(key).origins
-
-    def settle_claims(self) -> None:
-        """What indexes say of conversations that other files hold."""
-        claims = find_claims(self.by_key)
-        for key, times in claims.times.items():
-            self.patch(key).times = times
-            self.patch(key).modes = claims.modes.get(key, {})
-            self.patch(key).origins += sorted(claims.origins.get(key, ()))
-        for key, claimed in claims.claimed.items():
-            self.patch(key).claimed = claimed
-        for key in claims.empty:
-            self.patch(key).absorbed = True
-            del self.by_key[key]
 
     def set_replays_apart(self) -> None:
         """What a sub-agent only repeats of its session started nobody."""

@@ -9,52 +9,40 @@ cases/copilot_telemetry/request_alone). Titles that one conversation's files hav
 same way, by the record that they name.
 """
 
-import msgspec
-
 from unspool.facts import Key
 from unspool.io.digests import digest
+from unspool.link.apply import Patch, Patches
 from unspool.link.cards import Card, iter_digests
 
 
-class Claims(msgspec.Struct):
-    """What indexes and conversations know of each other."""
-
-    times: dict[Key, dict[str, str]] = {}
-    """Conversation → its requests → when an index says that they were made."""
-    modes: dict[Key, dict[str, str]] = {}
-    """Conversation → its requests → the mode that an index tells."""
-    origins: dict[Key, set[str]] = {}
-    """Conversation → where those indexes were read."""
-    claimed: dict[Key, list[str]] = {}
-    """Conversation that an index made or was put into → its requests that another one holds."""
-    empty: list[Key] = []
-    """Of these, those of which nothing is left."""
-
-
-def find_claims(by_key: dict[Key, Card]) -> Claims:
-    claims = Claims()
+def settle_claims(by_key: dict[Key, Card], patches: Patches) -> None:
+    """What indexes say of conversations that other files hold. An index of which nothing is left is
+    no conversation."""
     listing = [card for card in by_key.values() if card.indexed]
     if not listing:
-        return claims
+        return
     owners: dict[tuple[str, bytes], list[Key]] = {}
     for key, card in sorted(by_key.items()):
         for piece in iter_digests(card.requests):
             owners.setdefault((card.source, piece), []).append(key)
     for card in listing:
+        claimed: list[str] = []
         for request, time in card.indexed.items():
             holders = owners.get((card.source, digest(request)), [])
             for key in holders:
-                claims.times.setdefault(key, {})[request] = time
+                patch = patches.setdefault(key, Patch())
+                patch.times[request] = time
                 if request in card.modes:
-                    claims.modes.setdefault(key, {})[request] = card.modes[request]
+                    patch.modes[request] = card.modes[request]
                 if key != card.key:
-                    claims.origins.setdefault(key, set()).update(card.origins)
+                    patch.origins += [path for path in card.origins if path not in patch.origins]
             if holders:
-                claims.claimed.setdefault(card.key, []).append(request)
-        left = len(card.indexed) - len(claims.claimed.get(card.key, ()))
-        if card.only_indexed and not left:
-            claims.empty.append(card.key)
-    return claims
+                claimed.append(request)
+        if claimed:
+            patches.setdefault(card.key, Patch()).claimed = claimed
+        if card.only_indexed and len(claimed) == len(card.indexed):
+            patches[card.key].absorbed = True
+            del by_key[card.key]
 
 
 def find_titles(by_key: dict[Key, Card]) -> dict[Key, str]:

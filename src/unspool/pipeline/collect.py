@@ -72,18 +72,6 @@ class Gathered:
         self.weight += grown
         return grown
 
-    def take_back(self, facts: list[AnyFact], first: Place, weight: int) -> None:
-        """Facts that were gathered before, and weighed."""
-        self.first = min(self.first, first)
-        self.weight += weight
-        for fact in facts:
-            if type(fact) is SnapshotSeen:
-                if self.joiner is None:
-                    self.joiner = Joiner()
-                self.joiner.add(fact)
-            else:
-                self.facts.append(fact)
-
     def all_facts(self) -> list[AnyFact]:
         return [*self.facts, *self.joiner.facts()] if self.joiner is not None else self.facts
 

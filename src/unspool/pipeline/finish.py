@@ -104,22 +104,19 @@ class Filters:
             last = parse_time(trajectory.ended_at)
             if last is None or last < self.job.since:
                 return "since"
-        if self._needs_system(trajectory):
-            messages = trajectory.messages
-            if not messages or messages[0].role != "system":
-                return "require-system-first"
+        needs_system = self.job.require_system_first
+        if needs_system is None:
+            listless = LISTLESS.intersection(trajectory.partial or ())
+            needs_system = sources.has_rendered_prompts(trajectory.source) and not listless
+        first = trajectory.messages[0].role if trajectory.messages else ""
+        if needs_system and first != "system":
+            return "require-system-first"
         if self.pattern is not None and not any(
             self.pattern.search(m.content) or (m.typed and self.pattern.search(m.typed))
             for m in trajectory.messages
         ):
             return "regex"
         return None
-
-    def _needs_system(self, trajectory: Trajectory) -> bool:
-        if self.job.require_system_first is None:
-            listless = LISTLESS.intersection(trajectory.partial or ())
-            return sources.has_rendered_prompts(trajectory.source) and not listless
-        return self.job.require_system_first
 
 
 def sampled(idents: Sequence[str], job: Job) -> set[int]:

@@ -5,7 +5,7 @@ file has no structure beside that.
 """
 
 import mmap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -113,7 +113,7 @@ class _Chunk(msgspec.Struct, array_like=True):
 
     source: str
     first: Place
-    weight: int
+    """A list that went on stands where its last call logged it, not its first."""
     facts: list[AnyFact]
 
 
@@ -121,35 +121,15 @@ _encode = Packer().encode
 _decode = msgspec.msgpack.Decoder(_Chunk).decode
 
 
-def put_facts(spool: Spool, gathered: Gathered) -> list[Slot]:
-    return [spool.put(data) for data in pack_facts(gathered)]
-
-
 def pack_facts(gathered: Gathered) -> Iterator[bytes]:
     """A little at a time: the facts are not held once more, as bytes."""
     facts = gathered.all_facts()
-    weight = gathered.weight
-    for some in [(facts, weight)] if weight <= CHUNK_BYTES else _slices(facts):
-        yield _encode(_Chunk(gathered.source, gathered.first, some[1], some[0]))
-
-
-def _slices(facts: list[AnyFact]) -> Iterator[tuple[list[AnyFact], int]]:
-    """Some facts, and what they weigh."""
-    first = weight = 0
-    for at, fact in enumerate(facts):
+    start = weight = 0
+    for at, fact in enumerate(facts, 1):
         weight += FACT_BYTES + weigh(fact)
-        if weight > CHUNK_BYTES:
-            yield facts[first : at + 1], weight
-            first, weight = at + 1, 0
-    if first < len(facts):
-        yield facts[first:], weight
-
-
-def get_facts(slots: Slots, places: Iterable[Slot], gathered: Gathered | None) -> Gathered | None:
-    """What lies in the places, with what is at hand already."""
-    for place in places:
-        gathered = unpack_facts(slots.read(place), gathered)
-    return gathered
+        if weight > CHUNK_BYTES or at == len(facts):
+            yield _encode(_Chunk(gathered.source, gathered.first, facts[start:at]))
+            start, weight = at, 0
 
 
 def unpack_facts(data: bytes, gathered: Gathered | None) -> Gathered:
@@ -157,5 +137,7 @@ def unpack_facts(data: bytes, gathered: Gathered | None) -> Gathered:
     chunk = _decode(data)
     if gathered is None:
         gathered = Gathered(chunk.source)
-    gathered.take_back(chunk.facts, chunk.first, chunk.weight)
+    for fact in chunk.facts:
+        gathered.add(fact)
+    gathered.first = min(gathered.first, chunk.first)
     return gathered

@@ -28,7 +28,15 @@ from unspool.pipeline.collect import Collection, Place, rebuild
 from unspool.pipeline.discover import Plan
 from unspool.pipeline.finish import Writer, Written
 from unspool.pipeline.job import Job
-from unspool.pipeline.shuffle import FactSlots, Slot, Slots, Spool, family_of, get_facts, put_facts
+from unspool.pipeline.shuffle import (
+    FactSlots,
+    Slot,
+    Slots,
+    Spool,
+    family_of,
+    pack_facts,
+    unpack_facts,
+)
 from unspool.prompts.census import TagScan
 from unspool.trajectory import Trajectory, unpack_trajectory
 
@@ -169,7 +177,8 @@ class Worker:
     def _put_away(self, key: Key) -> None:
         gathered = self.collection.pop(key)
         if gathered is not None:
-            self.fact_slots.setdefault(key, []).extend(put_facts(self.facts, gathered))
+            slots = self.fact_slots.setdefault(key, [])
+            slots += [self.facts.put(data) for data in pack_facts(gathered)]
 
     def _read_ready(self, span: Origin) -> None:
         """A format that already is trajectories."""
@@ -275,7 +284,8 @@ class Worker:
             gathered = self.collection.pop(key)
             if key in self.fact_slots:
                 self.facts.flush()
-                gathered = get_facts(self.slots, self.fact_slots.pop(key), gathered)
+                for slot in self.fact_slots.pop(key):
+                    gathered = unpack_facts(self.slots.read(slot), gathered)
             if gathered is None:
                 continue
             weight += gathered.weight

@@ -108,10 +108,6 @@ def list_to_messages(values: Iterable[Any]) -> list[Message]:
     result: list[Message] = []
     opened: Message | None = None
     for value in values:
-        if type(value) is dict and "type" not in value and (plain := _plain(value)) is not None:
-            result.append(plain)
-            opened = None
-            continue
         messages = to_messages(value)
         if not is_response_item(value):
             result += messages

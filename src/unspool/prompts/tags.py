@@ -77,15 +77,13 @@ class Block(msgspec.Struct, gc=False):
     @property
     def attributes(self) -> dict[str, object]:
         """The values are JSON literals: strings quoted, numbers and booleans bare."""
-        return dict(_iter_attributes(self.raw_attributes))
-
-
-def _iter_attributes(raw: str) -> Iterator[tuple[str, object]]:
-    for name, value in _ATTRIBUTE.findall(raw):
-        try:
-            yield name, msgspec.json.decode(value)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            yield name, value.strip('"')
+        attributes: dict[str, object] = {}
+        for name, value in _ATTRIBUTE.findall(self.raw_attributes):
+            try:
+                attributes[name] = msgspec.json.decode(value)
+            except (msgspec.DecodeError, UnicodeError, RecursionError):
+                attributes[name] = value.strip('"')
+        return attributes
 
 
 def blocks(text: str) -> list[Block]:
@@ -102,11 +100,6 @@ _CACHED_CHARS = 20_000
 stands in, and whoever finishes the conversation asks again for its context."""
 
 
-@lru_cache(maxsize=64)
-def _cached_blocks(text: str) -> list[Block]:
-    return _blocks(text)
-
-
 def _blocks(text: str) -> list[Block]:
     """The blocks where all is well nested, as it nearly always is; else paired name by name."""
     tags = list(_TAG.finditer(text))
@@ -117,6 +110,9 @@ def _blocks(text: str) -> list[Block]:
         closed = [tag for tag in tags if tag[2] in names or tag[4]]
         top = _nested(text, closed) if len(closed) < len(tags) else None
     return _crossed(text, tags) if top is None else top
+
+
+_cached_blocks = lru_cache(maxsize=64)(_blocks)
 
 
 def _nested(text: str, tags: list[re.Match[str]]) -> list[Block] | None:
