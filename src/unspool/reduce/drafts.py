@@ -127,7 +127,11 @@ class Assembly:
         # An echo without words whose calls were all known from elsewhere says nothing.
         for ident, draft in list(self.drafts.items()) if self._echoes else ():
             tells = any(
-                part.rank == 0 or part.text or part.thinking or part.attachments or part.kind
+                part.rank == 0
+                or part.text.strip()
+                or part.thinking
+                or part.attachments
+                or part.kind
                 for part in draft.parts
             )
             if draft.parts and not draft.calls and not tells:

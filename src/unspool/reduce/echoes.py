@@ -120,7 +120,7 @@ def joined_text(parts: list[MessageSeen]) -> str:
                 texts[-1] += part.text
             elif texts and part.text.startswith(texts[-1]):
                 texts[-1] = part.text
-            else:
+            elif not texts or texts[-1].rstrip() != part.text:  # without the white space at its end
                 texts.append(part.text)
             origin = part.origin
     return "\n\n".join(dict.fromkeys(texts))
