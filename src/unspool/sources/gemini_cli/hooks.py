@@ -56,9 +56,12 @@ def _answered(payload: Payload, scribe: Scribe) -> None:
 
 
 def _follow() -> Callable[[Payload], bool]:
-    """The request tells which pieces are one answer."""
+    """The request tells which pieces are one answer, and a call ends it: the request shows neither
+    calls nor results, so that answers without words follow one request (case `hooks_wordless`)."""
     running: dict[str, int] = {}
     answers: dict[str, str] = {}
+    asked: dict[str, tuple[str, int]] = {}
+    """Session → the request, and how many answers to it ended with a call."""
 
     def counts(payload: Payload) -> bool:
         session, event = payload["session_id"], payload.get("hook_event_name")
@@ -74,7 +77,14 @@ def _follow() -> Callable[[Payload], bool]:
             return False
         if event == "AfterModel":
             request = msgspec.json.encode(payload.get("llm_request"))
-            answers[session] = f"hook:{hashlib.sha256(request).hexdigest()[:16]}"
+            digest = hashlib.sha256(request).hexdigest()[:16]
+            before, number = asked.get(session, ("", 0))
+            number = number if before == digest else 0
+            asked[session] = (digest, number)
+            answers[session] = f"hook:{digest}:{number}" if number else f"hook:{digest}"
+        elif event == "AfterTool":
+            digest, number = asked.get(session, ("", 0))
+            asked[session] = (digest, number + 1)
         elif event == "BeforeAgent":
             answers.pop(session, None)
         payload["answer"] = answers.get(session, "")
