@@ -130,7 +130,8 @@ class History:
         for at in list(new):
             if field_of(messages[at], "type") == "reasoning" and self._answers:
                 new.remove(at)  # the thinking of an answer that is recorded itself
-        if not new and forms and forms[-1].role == "user" and keys[-1] != self._last_user:
+        asked = [form.key for form in self._last if form.role == "user"]
+        if not new and forms and forms[-1].role == "user" and keys[-1:] != asked[-1:]:
             # Sent before, it is a retry; but something else was said in between: it is asked again.
             new = [len(forms) - 1]
         change, summary = self._change(forms, new, start, anchor)
@@ -162,10 +163,6 @@ class History:
             if not known:
                 new.append(at)
         return new
-
-    @property
-    def _last_user(self) -> str | None:
-        return next((form.key for form in reversed(self._last) if form.role == "user"), None)
 
     def _change(
         self, forms: list[Form], new: list[int], start: int, anchor: str

@@ -91,14 +91,15 @@ class Session:
 
     def take_request(self, request: Object) -> None:
         kind, params = request.get("type"), dict_of(request.get("chatParams"))
-        functions = [
-            dict_of(tool.get("function"))
-            for tool in dicts_of(dict_of(params.get("body")).get("tools"))
-            if tool.get("type") == "function"
-        ]
-        tools = [
-            _tool_definition(function) for function in functions if str_of(function.get("name"))
-        ]
+        tools: list[Object] = []
+        for tool in dicts_of(dict_of(params.get("body")).get("tools")):
+            function = dict_of(tool.get("function"))
+            if tool.get("type") == "function" and str_of(function.get("name")):
+                description = str_of(function.get("description"))
+                definition = {"name": function["name"], "description": description}
+                if function.get("parameters") is not None:
+                    definition["parameters"] = function["parameters"]
+                tools.append({"type": "function", "function": definition})
         self.tools = tools or self.tools
         if request.get("isConversationRequest") is False or (
             kind != "ChatMLSuccess" and kind not in _FAILURES
@@ -219,13 +220,6 @@ def _words(sent: Object) -> str:
     parts = [part for part in dicts_of(content) if part.get("type") == _TEXT_PART]
     texts = [str_of(part.get("text")) for part in parts]
     return (str_of(content) or "\n".join(text for text in texts if text)).strip(_SPACES)
-
-
-def _tool_definition(function: Object) -> Object:
-    definition = {"name": function["name"], "description": str_of(function.get("description"))}
-    if function.get("parameters") is not None:
-        definition["parameters"] = function["parameters"]
-    return {"type": "function", "function": definition}
 
 
 def tool_call(ident: str, name: Any, arguments: Any) -> model.ToolCall:

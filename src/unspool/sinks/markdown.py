@@ -14,7 +14,6 @@ from unspool.sinks import Family, Options, Piece, safe_name
 from unspool.trajectory import FileTouch, Message, ToolCall, Trajectory, text_of
 from unspool.views import Call, Reading, Rule, Said, read_family
 from unspool.views.characters import printable
-from unspool.views.edits import Edit
 from unspool.views.figures import count, duration, plural, size
 from unspool.views.items import CHECKPOINT, failure_of, parts_of
 from unspool.views.plain import diff_lines
@@ -83,7 +82,11 @@ def _conversation(reading: Reading, level: int) -> Iterator[str]:
                     yield details(html(who), show(message.content))
                     continue
                 if who != speaker or item is turn.prompt:
-                    yield _heading(item, who, level)
+                    described = message.mode if message.role == "user" else message.model
+                    notes = (described, message.status, message.timestamp)
+                    small = html(" · ".join(note for note in notes if note))
+                    mark = "#" * min(level, _DEEPEST)
+                    yield f"{mark} {who} <sub>{small}</sub>" if small else f"{mark} {who}"
                 yield from _said(item, level)
                 speaker = who
                 continue
@@ -94,14 +97,6 @@ def _conversation(reading: Reading, level: int) -> Iterator[str]:
                 title = item.title or item.reading.title
                 summary = f"Sub-agent: {title}" if item.agent else f"Abandoned ({item.title})"
                 yield _inner(item.reading, summary, level)
-
-
-def _heading(item: Said, who: str, level: int) -> str:
-    message = item.message
-    described = message.mode if message.role == "user" else message.model
-    notes = [note for note in (described, message.status, message.timestamp) if note]
-    mark = "#" * min(level, _DEEPEST)
-    return f"{mark} {who}" + (f" <sub>{html(' · '.join(notes))}</sub>" if notes else "")
 
 
 def _said(item: Said, level: int) -> Iterator[str]:
@@ -139,7 +134,13 @@ def _call(call: Call, level: int) -> str:
         notes.append(f"<b>{html(status or 'failed')}</b>")
     if call.duration_ms is not None:
         notes.append(html(duration(call.duration_ms)))
-    blocks = [_diff(edit) for edit in call.edits] or [given(call.call)]
+    blocks: list[str] = []
+    for edit in call.edits:
+        file = link(edit.path, edit.path) if edit.path else "Edit"
+        blocks.append(f"{file} +{edit.added} −{edit.removed}")
+        blocks.append(fenced("\n".join(diff_lines(edit)), "diff"))
+    if not call.edits:
+        blocks.append(given(call.call))
     if call.result is not None:
         blocks.append(returned(call.result))
     blocks += [_inner(child, f"Sub-agent: {child.title}", level) for child in call.children]
@@ -150,12 +151,6 @@ def _call(call: Call, level: int) -> str:
 def _linked(match: re.Match[str]) -> str:
     """A link as words: VS Code leaves its text empty and shows the file's name."""
     return match[1] or unquote(match[2].partition("#")[0].rstrip("/").rpartition("/")[2])
-
-
-def _diff(edit: Edit) -> str:
-    name = link(edit.path, edit.path) if edit.path else "Edit"
-    lines = fenced("\n".join(diff_lines(edit)), "diff")
-    return f"{name} +{edit.added} −{edit.removed}\n\n{lines}"
 
 
 def _inner(reading: Reading, summary: str, level: int) -> str:

@@ -19,7 +19,7 @@ from unspool.io.packing import encode_json
 from unspool.io.times import parse_time
 from unspool.sinks import Family, Options, Piece
 from unspool.sinks.atif.writer import Node, plant
-from unspool.trajectory import Attachment, Mark, Message, ToolCall, Usage
+from unspool.trajectory import Attachment, Message, ToolCall, Usage
 
 NAME = "otlp"
 MANY_FILES = False
@@ -98,9 +98,13 @@ def _conversation(node: Node, trace: str, parent: str) -> Iterator[Value]:
         **_usage(trajectory.usage),
     }
     span = _span(trace, run, parent, f"invoke_agent {agent}", _INTERNAL, start, end, attributes)
-    marks = [_event(mark, start) for mark in trajectory.marks or ()]
-    if marks:
-        span["events"] = marks
+    if trajectory.marks:
+        span["events"] = []
+    for mark in trajectory.marks or ():
+        told = {"subject": mark.subject, "data": _json(mark.data) if mark.data else None}
+        when = str(_nanos(mark.timestamp) or start)
+        event = {"name": f"unspool.{mark.kind}", "timeUnixNano": when}
+        span["events"].append({**event, "attributes": _attributes(told)})
     came = trajectory.parent
     if came is not None and came.kind != "subagent":
         origin = (came.source or trajectory.source, came.conversation_id)
@@ -315,15 +319,6 @@ def _usage(usage: Usage | None) -> Value:
 def _provider(model: str | None) -> str:
     name = (model or "").rpartition("/")[2].lower()
     return next((made_by for beginning, made_by in _PROVIDERS if name.startswith(beginning)), "")
-
-
-def _event(mark: Mark, start: int) -> Value:
-    attributes = {"subject": mark.subject, "data": _json(mark.data) if mark.data else None}
-    return {
-        "name": f"unspool.{mark.kind}",
-        "timeUnixNano": str(_nanos(mark.timestamp) or start),
-        "attributes": _attributes(attributes),
-    }
 
 
 def _span(

@@ -45,8 +45,11 @@ def open_session(
     python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     os.environ["PYSPARK_PYTHON"] = python or sys.executable
     _reach(master)
-    if not master.startswith(CONNECT):
-        _find_java()
+    home = os.environ.get("JAVA_HOME")
+    has_java = Path(home, "bin", "java").exists() if home else shutil.which("java")
+    if not has_java and not master.startswith(CONNECT):
+        where = f"JAVA_HOME is {home}, and there is no bin/java" if home else "no java in PATH"
+        raise EngineError(f"Spark needs Java 17: {where}")
     with told_plainly():
         builder = SparkSession.builder.appName("unspool")
         if master.startswith(CONNECT):
@@ -65,13 +68,6 @@ def open_session(
         yield spark
     finally:
         spark.stop()
-
-
-def _find_java() -> None:
-    home = os.environ.get("JAVA_HOME")
-    if not (Path(home, "bin", "java").exists() if home else shutil.which("java")):
-        where = f"JAVA_HOME is {home}, and there is no bin/java" if home else "no java in PATH"
-        raise EngineError(f"Spark needs Java 17: {where}")
 
 
 def _reach(master: str) -> None:
@@ -98,8 +94,6 @@ def told_plainly() -> Iterator[None]:
     except UnspoolError:
         raise
     except Exception as error:
-        if os.environ.get("UNSPOOL_TRACE_SPARK"):
-            raise
         if not isinstance(error, PySparkException) and "py4j" not in type(error).__module__:
             raise
         raise EngineError(f"Spark failed: {one_line(str(error))}") from None

@@ -168,6 +168,11 @@ class _Check:
                 places[ident] = at
         for at, ref in self.refs:
             ident, file = ref.get("trajectory_id"), ref.get("trajectory_path")
+            if not ident and not file:
+                message = "has neither trajectory_id nor trajectory_path"
+                self.error("unresolvable-reference", at, message)
+            if older(self.version, model.IDS) and ref.get("session_id") is None:
+                self.error("missing", f"{at}.session_id", f"required up to {self.version}")
             if isinstance(ident, str) and ident not in places and not file:
                 message = f"{ident!r} is not embedded here"
                 self.error("dangling-reference", f"{at}.trajectory_id", message)
@@ -254,10 +259,9 @@ class _Check:
         for place, result in enumerate(results):
             at = f"{path}.observation.results[{place}]"
             self._content(field_of(result, "content"), f"{at}.content")
-            refs = list_of(field_of(result, "subagent_trajectory_ref"))
-            for number, ref in enumerate(refs):
+            for count, ref in enumerate(list_of(field_of(result, "subagent_trajectory_ref"))):
                 if isinstance(ref, dict):
-                    self._ref(ref, f"{at}.subagent_trajectory_ref[{number}]")
+                    self.refs.append((f"{at}.subagent_trajectory_ref[{count}]", ref))
         self._answers(step, results, path)
 
         managed = field_of(step.get("extra"), "context_management")
@@ -304,14 +308,6 @@ class _Check:
             if isinstance(ident, str) and ident not in answered:
                 message = f"the call {ident!r} has no result"
                 self.warning("no-result", f"{path}.tool_calls[{number}]", message)
-
-    def _ref(self, ref: Json, path: str) -> None:
-        self.refs.append((path, ref))
-        if not ref.get("trajectory_id") and not ref.get("trajectory_path"):
-            message = "has neither trajectory_id nor trajectory_path"
-            self.error("unresolvable-reference", path, message)
-        if older(self.version, model.IDS) and ref.get("session_id") is None:
-            self.error("missing", f"{path}.session_id", f"required up to {self.version}")
 
     def _content(self, content: Any, path: str) -> None:
         if not isinstance(content, list):
