@@ -70,7 +70,7 @@ class Tally(msgspec.Struct):
     unknown_places: dict[str, tuple[str, int]] = {}
     """Where each unrecognised kind was met first."""
     flaws: list[Problem] = []
-    """What was wrong with records, until `sources.read` passes it on among the facts."""
+    """What was wrong with records, until what reads them passes it on among the facts."""
 
     def unrecognise(self, kind: str, origin: str, offset: int) -> None:
         self.unrecognised += 1

@@ -6,7 +6,7 @@ from itertools import chain
 
 import msgspec
 
-from unspool.facts import NOBODY, Problem
+from unspool.facts import Problem
 from unspool.io.door import Flaw, read_json, recover_json, sample
 from unspool.io.origins import Head, Origin, Tally, iter_lines
 from unspool.io.packing import append_json
@@ -91,14 +91,12 @@ def read_line(
     try:
         trajectory = parse(line, flaws)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        tally.problems += 1
         if isinstance(error, msgspec.ValidationError):  # JSON, but of another shape
             code, shown = "not-a-trajectory", f"{error}: {sample(line)}"
         else:
             code, shown = read_json(line).code or "invalid-json", line.decode("utf-8", "replace")
-        yield Problem(
-            key=NOBODY, origin=origin.path, offset=offset, code=code, sample=sample(shown)
-        )
+        tally.lose(code, origin.path, offset, sample(shown))
+        yield from tally.take_flaws()
         return
     if not trajectory.messages and not trajectory.checkpoints:
         flaws.append(Flaw("empty-conversation", 0, sample(line)))

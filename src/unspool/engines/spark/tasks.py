@@ -153,33 +153,29 @@ def read_rows(batches: Batches, source: str, recover: bool) -> Batches:
 
 def _read_rows(batches: Batches, source: str, recover: bool) -> Iterator[Item]:
     reader: Reader | None = None
-    for tasks, rows in _portions(batches):
-        if reader is None:
-            reader = Reader(tasks[0], recover)
+    for task, rows in _portions(batches):
+        reader = reader or Reader(task, recover)
         facts = read_table(rows, source, reader.report.tally, recover)
         yield from reader.take(source, facts, rows[0][1:])
     if reader is not None:
         yield from reader.close()
 
 
-def _portions(batches: Batches) -> Iterator[tuple[list[int], list[Row]]]:
-    """Rows of some megabytes at a time: each portion goes through a file."""
-    tasks: list[int] = []
+def _portions(batches: Batches) -> Iterator[tuple[int, list[Row]]]:
+    """Rows of some megabytes at a time, with their task: each portion goes through a file."""
+    task, size = 0, 0
     rows: list[Row] = []
-    size = 0
     for batch in batches:
-        names = ("task", "raw", "origin", "offset")
-        columns = (batch.column(name).to_pylist() for name in names)
-        for task, raw, origin, offset in zip(*columns, strict=True):
-            if raw is not None:
-                tasks.append(task)
-                rows.append(Row(raw, origin or "", offset or 0))
-                size += len(raw)
+        for row in batch.to_pylist():
+            if row["raw"] is not None:
+                task = row["task"]
+                rows.append(Row(row["raw"], row["origin"] or "", row["offset"] or 0))
+                size += len(row["raw"])
         if size > BATCH_BYTES:
-            yield tasks, rows
-            tasks, rows, size = [], [], 0
+            yield task, rows
+            rows, size = [], 0
     if rows:
-        yield tasks, rows
+        yield task, rows
 
 
 class Reader:

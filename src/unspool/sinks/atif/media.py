@@ -4,13 +4,12 @@ import base64
 import binascii
 import hashlib
 import mimetypes
-from typing import Any
 
 import msgspec
 
 from unspool.facts import Attachment
 from unspool.sinks.atif.extras import Layout, residue_of
-from unspool.sinks.atif.model import ALIASES, AUDIO_TYPES, IMAGE_TYPES, Content, Media, Part
+from unspool.sinks.atif.model import ALIASES, AUDIO_TYPES, IMAGE_TYPES, Content, Json, Media, Part
 from unspool.trajectory import Message
 
 DURATION = "duration_sec"
@@ -23,15 +22,14 @@ Files = dict[str, bytes]
 """The files that go beside the documents of one family, by name."""
 
 
-def to_content(
-    message: Message, files: Files, from_parts: bool
-) -> tuple[Content, list[dict[str, Any]]]:
-    """The content with its media parts; and the attachments described, without their bytes.
+def to_content(message: Message, files: Files, from_parts: bool) -> tuple[Content, Json]:
+    """The content with its media parts; and, for its `extra`, the attachments described, without
+    their bytes.
 
     `from_parts` says that the attachments were read from the parts of somebody else's document.
     """
     media: list[Part] = []
-    described: list[dict[str, Any]] = []
+    described: list[Json] = []
     for attachment in message.attachments or ():
         part, file = _place(attachment, files, from_parts)
         if part is not None:
@@ -39,13 +37,14 @@ def to_content(
         if part is None or not from_parts:
             bare = msgspec.to_builtins(msgspec.structs.replace(attachment, data=""))
             described.append({**bare, "file": file} if file else bare)
+    more = {"attachments": described} if described else {}
     layout = residue_of(message.extra).layout
     if layout is not None and (parts := _laid_out(message.content, media, layout)) is not None:
-        return parts, described
+        return parts, more
     if not media:
-        return message.content, described
+        return message.content, more
     text = [Part(type="text", text=message.content)] if message.content else []
-    return [*text, *media], described
+    return [*text, *media], more
 
 
 def _place(attachment: Attachment, files: Files, from_parts: bool) -> tuple[Part | None, str]:

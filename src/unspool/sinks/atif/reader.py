@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import NOBODY, Attachment, Problem, Role
+from unspool.facts import Attachment, Problem, Role
 from unspool.io.door import clean, read_json, recover_json, sample
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.structs import convert
@@ -79,8 +79,7 @@ def read(origin: Origin, tally: Tally) -> Iterator[Trajectory | Problem]:
     ]
     if given.code or not documents:
         tally.records += 1
-        tally.problems += 1
-        yield _problem(origin, given.code or "not-a-trajectory", data)
+        tally.lose(given.code or "not-a-trajectory", origin.path, 0, sample(data))
     for number, name, document in documents:
         tally.records += 1
         # An id for a document that has none: where it was found.
@@ -90,24 +89,18 @@ def read(origin: Origin, tally: Tally) -> Iterator[Trajectory | Problem]:
         try:
             reading = Reading(document, ident, Path(origin.path).parent)
         except RecursionError:
-            tally.problems += 1
-            yield _problem(origin, "too-deep", data)
+            tally.lose("too-deep", origin.path, 0, sample(data))
             continue
         if reading.wrong:
-            tally.problems += 1
             more = f" and {len(reading.wrong) - 5} more" if len(reading.wrong) > 5 else ""
-            yield _problem(
-                origin, "invalid-field", f"{', '.join(reading.wrong[:5])}{more}".encode()
-            )
+            paths = f"{', '.join(reading.wrong[:5])}{more}"
+            tally.lose("invalid-field", origin.path, 0, sample(paths))
         elif not reading.trajectories:
             tally.noise += 1  # begun, but no step was made: VS Code's logger leaves such
         for trajectory in reading.trajectories:
             trajectory.file_path = trajectory.file_path or origin.path
             yield trajectory
-
-
-def _problem(origin: Origin, code: str, data: bytes) -> Problem:
-    return Problem(key=NOBODY, origin=origin.path, offset=0, code=code, sample=sample(data))
+    yield from tally.take_flaws()
 
 
 class Reading:

@@ -15,7 +15,7 @@ from unspool.prompts.outcomes import exit_code
 from unspool.sinks.atif import model
 from unspool.sinks.atif.extras import CALL_WORDS, RESULT_WORDS, USAGE_WORDS, gather, residue_of, utc
 from unspool.sinks.atif.media import Files, to_content
-from unspool.sinks.atif.model import FOREIGN, NAMELESS, OURS, TOTALS, Content, Ref
+from unspool.sinks.atif.model import FOREIGN, NAMELESS, OURS, TOTALS, Ref
 from unspool.trajectory import Mark, Message, ToolCall, Trajectory, Usage
 
 MANAGING = "context_management"
@@ -96,7 +96,7 @@ class StepWriter:
         self.places.append(place)
 
     def _step(self, message: Message, results: list[Message]) -> model.Step:
-        content, more = self._content(message)
+        content, more = to_content(message, self.files, self.is_foreign)
         step = model.Step(
             source=SOURCES[message.role],
             message=content,
@@ -167,7 +167,7 @@ class StepWriter:
         The k-th result with an id answers the k-th call with it. One too many stands in the step
         without an id, and tells its call in `extra`.
         """
-        content, more = self._content(message)
+        content, more = to_content(message, self.files, self.is_foreign)
         call = message.tool_call_id
         ident = called[call].pop(0) if call is not None and called.get(call) else None
         refs = self._started_by(call) if call is not None and ident is not None else []
@@ -200,10 +200,6 @@ class StepWriter:
         children = self.started.pop(call, [])
         self.referred.update(children)
         return [self.refs[child] for child in children]
-
-    def _content(self, message: Message) -> tuple[Content, dict[str, Any]]:
-        content, described = to_content(message, self.files, from_parts=self.is_foreign)
-        return content, {"attachments": described} if described else {}
 
 
 def _tells(messages: list[Message], kind: str) -> bool:

@@ -121,7 +121,7 @@ def _header(reading: Reading, said: Said, turn: Turn | None) -> Markup:
     margin: list[object] = []
     if turn is not None:
         margin.append(_figure(duration(turn.duration_ms), "Time until the next prompt"))
-    margin += _tokens(message)
+    margin.append(_tokens(message))
     if message.timestamp:
         shown = clock(message.timestamp)
         stamp = {"datetime": message.timestamp, "title": day_and_time(message.timestamp)}
@@ -139,10 +139,10 @@ def _figure(value: str, title: str) -> Markup | None:
     return element("span", {"title": title}, value) if value else None
 
 
-def _tokens(message: Message) -> list[Markup | None]:
+def _tokens(message: Message) -> Markup | None:
     usage = message.usage
     if usage is None:
-        return []
+        return None
     read, written = count(usage.prompt_tokens), count(usage.completion_tokens)
     title = ", ".join(
         f"{number:,} tokens {what}"
@@ -154,7 +154,7 @@ def _tokens(message: Message) -> list[Markup | None]:
         if number is not None
     )
     shown = " ".join(word for word in (read and f"↑{read}", written and f"↓{written}") if word)
-    return [_figure(shown, title)]
+    return _figure(shown, title)
 
 
 def _body(said: Said) -> Iterator[Markup]:

@@ -30,27 +30,23 @@ _ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, "code": {"class"}, "span
 _SCHEMES = {"http", "https", "mailto"}
 
 
-class _Renderer:
-    """The rules of ours on top of markdown-it's."""
+def _fence(tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+    token = tokens[index]
+    language = token.info.strip().split()[0] if token.info.strip() else ""
+    return element("pre", None, element("code", None, highlight(token.content, language)))
 
-    @staticmethod
-    def fence(tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-        token = tokens[index]
-        language = token.info.strip().split()[0] if token.info.strip() else ""
-        return element("pre", None, element("code", None, highlight(token.content, language)))
 
-    @staticmethod
-    def image(tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-        token = tokens[index]
-        source = str(token.attrs.get("src", ""))
-        return element("a", {"href": source}, f"🖼 {token.content or source}")
+def _image(tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+    token = tokens[index]
+    source = str(token.attrs.get("src", ""))
+    return element("a", {"href": source}, f"🖼 {token.content or source}")
 
 
 def _make() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     rules = parser.renderer.rules  # type: ignore[attr-defined]  # the protocol does not name it
-    rules["fence"] = _Renderer.fence
-    rules["image"] = _Renderer.image
+    rules["fence"] = _fence
+    rules["image"] = _image
     parser.core.ruler.push("lower_headings", _lower_headings)
     return parser
 

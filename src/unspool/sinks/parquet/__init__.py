@@ -12,7 +12,7 @@ from typing import BinaryIO
 from urllib.parse import quote
 
 from unspool.errors import MissingExtra
-from unspool.facts import NOBODY, Problem
+from unspool.facts import Problem
 from unspool.io.door import clean_text
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.times import format_time, parse_time
@@ -103,8 +103,8 @@ def read(origin: Origin, tally: Tally) -> Iterator[Trajectory | Problem]:
     problem, and one that was asked for is an error."""
     if find_spec("pyarrow") is None and not origin.named:
         tally.records += 1
-        tally.problems += 1
-        yield Problem(key=NOBODY, origin=origin.path, offset=0, code="missing-extra", sample=NEEDS)
+        tally.lose("missing-extra", origin.path, 0, NEEDS)
+        yield from tally.take_flaws()
         return
     from unspool.sinks.parquet.arrow import read_conversations
 
