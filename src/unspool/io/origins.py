@@ -103,6 +103,14 @@ class Tally(msgspec.Struct):
                 self.unknown_places[kind] = place
 
 
+def plain_name(path: str) -> str:
+    """The name of a file without a packing suffix."""
+    name = PurePath(path).name
+    for suffix in PACKED:
+        name = name.removesuffix(suffix)
+    return name
+
+
 class Head:
     """The first bytes of a file, for a source to say whether the file is its own."""
 
@@ -115,21 +123,13 @@ class Head:
         """Whether the bytes are those of the file: not packed, not in UTF-16."""
 
     @cached_property
-    def _pure(self) -> PurePath:
-        return PurePath(self.path)
-
-    @cached_property
     def name(self) -> str:
-        """File name without a packing suffix."""
-        name = self._pure.name
-        for suffix in PACKED:
-            name = name.removesuffix(suffix)
-        return name
+        return plain_name(self.path)
 
     @cached_property
     def parts(self) -> tuple[str, ...]:
         """The folders above the file, outermost first."""
-        return self._pure.parts[:-1]
+        return PurePath(self.path).parts[:-1]
 
     @cached_property
     def names_hook(self) -> bool:

@@ -20,7 +20,7 @@ import msgspec
 
 from unspool.facts import ROOT, AnyFact, Attachment, Key, Rank
 from unspool.io.door import iter_json_lines, read_json
-from unspool.io.origins import Head, Origin, Tally, open_origin
+from unspool.io.origins import Head, Origin, Tally, open_origin, plain_name
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.sources.blocks import (
@@ -115,7 +115,7 @@ def session_of(path: str) -> str | None:
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    is_screen = Head(origin.path, b"", True).name == _SCREEN
+    is_screen = plain_name(origin.path) == _SCREEN
     key = (NAME, session_of(origin.path) or "")
     return (_read_screen if is_screen else _read_history)(origin, tally, key, recover)
 

@@ -52,6 +52,12 @@ def _common(before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
     return first, last
 
 
+def count_changed(lines: Iterable[str]) -> dict[str, int]:
+    """Of the lines of a diff: those with a + and those with a -."""
+    marks = Counter(line[:1] for line in lines)
+    return {"lines_added": marks["+"], "lines_removed": marks["-"]}
+
+
 def files_of_patch(patch: str) -> list[dict[str, Any]]:
     """Of the text that the model wrote: `*** Update File: a.py`, then lines with + and -."""
     files: list[dict[str, Any]] = []

@@ -76,10 +76,8 @@ def unwrap(value: Payload) -> Payload | None:
     """The payload: the object itself, or the field of it that a logger put it in."""
     if is_payload(value):
         return value
-    for inner in (hooklogs.unwrap(value)[0], *value.values()):
-        if isinstance(inner, dict) and is_payload(inner):
-            return inner
-    return None
+    inner = hooklogs.unwrap(value)[0]
+    return inner if is_payload(inner) else None
 
 
 def may_be_log(head: Head) -> bool:

@@ -19,7 +19,7 @@ from unspool.sources.claude_code.lines import (
     parse_raw,
     text_of,
 )
-from unspool.sources.diffs import count_lines
+from unspool.sources.diffs import count_changed, count_lines
 from unspool.sources.scribe import Scribe
 
 _AGENT_FIELDS = frozenset(("totalDurationMs", "totalToolUseCount", "isAsync", "outputFile"))
@@ -168,9 +168,8 @@ def touch_of(fields: dict[str, Any]) -> dict[str, Any] | None:
         added = count_lines("", str_of(fields.get("content")))[0]
         touch |= {"lines_added": added, "lines_removed": 0}
     elif isinstance(patch := fields.get("structuredPatch"), list):
-        lines = [str(line) for hunk in dicts_of(patch) for line in list_of(hunk.get("lines"))]
-        touch["lines_added"] = sum(line.startswith("+") for line in lines)
-        touch["lines_removed"] = sum(line.startswith("-") for line in lines)
+        hunks = dicts_of(patch)
+        touch |= count_changed(str(line) for hunk in hunks for line in list_of(hunk.get("lines")))
     touch["outcome"] = "modified" if fields.get("userModified") is True else "accepted"
     return touch
 

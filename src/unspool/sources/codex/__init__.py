@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from unspool.facts import AnyFact
-from unspool.io.origins import Head, Origin, Tally, read_head
+from unspool.io.origins import Head, Origin, Tally, plain_name, read_head
 from unspool.sources.codex.hooks import DIALECT
-from unspool.sources.codex.rollout import NAME, read_rollout
+from unspool.sources.codex.rollout import NAME, Rollout
 from unspool.sources.codex.stream import is_stream, read_stream
-from unspool.sources.codex.threads import thread_of
+from unspool.sources.codex.threads import session_of
 from unspool.sources.histories import read_history
 from unspool.sources.hook_events import CLAUDE_STATES, Hooks
 from unspool.sources.hook_payloads import is_log, read_payloads
@@ -52,12 +52,8 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
     ]
 
 
-def session_of(path: str) -> str | None:
-    return thread_of(path)
-
-
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    if Head(origin.path, b"", True).name == "history.jsonl":
+    if plain_name(origin.path) == "history.jsonl":
         return read_history(origin, tally, recover, NAME)
     if not session_of(origin.path):
         head = read_head(origin.path)
@@ -65,7 +61,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
             return read_stream(origin, tally, recover)
         if is_log(head, DIALECT):
             return read_payloads(origin, tally, recover, DIALECT)
-    return read_rollout(origin, tally, recover, session_of(origin.path) or "")
+    return Rollout(origin, tally, recover, session_of(origin.path) or "").read()
 
 
 __all__ = ["NAME", "RANGES", "claims", "places", "read", "session_of"]

@@ -71,12 +71,9 @@ _REVIEWS = {
 _NOISE_ITEMS = frozenset(("ghost_snapshot", "configuration_update"))
 
 
-def read_rollout(origin: Origin, tally: Tally, recover: bool, thread: str) -> Iterator[AnyFact]:
-    """The facts of one file. `thread` is its id where no line says it."""
-    return _Rollout(origin, tally, recover, thread).read()
+class Rollout:
+    """One file. `thread` is its id where no line says it."""
 
-
-class _Rollout:
     def __init__(self, origin: Origin, tally: Tally, recover: bool, thread: str) -> None:
         self.origin = origin
         self.tally = tally

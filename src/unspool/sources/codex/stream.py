@@ -20,6 +20,7 @@ from unspool.io.origins import Origin, Tally
 from unspool.io.structs import Shape
 from unspool.sources import streams
 from unspool.sources.codex.records import Counts
+from unspool.sources.codex.tools import CHANGES
 from unspool.sources.scribe import Scribe
 
 _NOISE = frozenset(("turn.started", "item.started", "item.updated"))
@@ -49,7 +50,6 @@ class Event(streams.Event, gc=False):
 
 
 _EVENT = Shape(Event)
-_TOUCHES = {"add": "create", "delete": "delete", "update": "edit"}
 
 
 def is_stream(objects: list[dict[str, object]]) -> bool:
@@ -111,7 +111,7 @@ def _tell_item(item: Item, ident: str, scribe: Scribe) -> None:
     else:  # words, warnings, to-do lists
         return
     files = [
-        {"path": change["path"], "operation": _TOUCHES.get(str(change.get("kind")), "edit")}
+        {"path": change["path"], "operation": CHANGES.get(str(change.get("kind")), "edit")}
         for change in item.changes or ()
         if isinstance(change.get("path"), str)
     ]

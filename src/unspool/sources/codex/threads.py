@@ -22,7 +22,7 @@ _AT_ONCE_MICROS = 2_000_000
 """A review begins when its thread has entered review mode, in real files in the same millisecond."""
 
 
-def thread_of(path: str) -> str | None:
+def session_of(path: str) -> str | None:
     named = _FILE.search(path)
     return named[1] if named else None
 
@@ -110,7 +110,7 @@ def find_asker(path: str, thread: str, folder: str, start: int) -> str | None:
     askers: set[str] = set()
     for tree in _trees(path):
         for other in tree.rglob("rollout-*.jsonl*"):
-            asker = thread_of(other.name)
+            asker = session_of(other.name)
             # Ids begin with the time: the thread is older than its review, and is written to after it.
             if asker is None or asker >= thread:
                 continue

@@ -16,7 +16,7 @@ import msgspec
 
 from unspool.io.values import parse_object, str_of
 from unspool.sources.codex.records import Item, Payload, content_of
-from unspool.sources.diffs import files_of_patch
+from unspool.sources.diffs import count_changed, files_of_patch
 from unspool.sources.scribe import Scribe
 
 CALLS = frozenset((
@@ -31,7 +31,7 @@ _EXIT = re.compile(
     r"|\A(Script failed|unsupported call)"
 )
 _FAILED = ("Script failed", "unsupported call")
-_CHANGES = {"add": "create", "update": "edit", "delete": "delete"}
+CHANGES = {"add": "create", "update": "edit", "delete": "delete"}
 
 
 class Pending(msgspec.Struct):
@@ -133,13 +133,12 @@ def files_of_changes(changes: dict[str, Any]) -> list[dict[str, Any]]:
     for path, change in changes.items():
         if not isinstance(change, dict):
             continue
-        operation = _CHANGES.get(str(change.get("type")), "edit")
+        operation = CHANGES.get(str(change.get("type")), "edit")
         touched: dict[str, Any] = {"path": path, "operation": operation, "tool": "apply_patch"}
         text = change.get("unified_diff")
         if isinstance(text, str):
-            lines = [line for line in text.splitlines() if not line.startswith(("+++", "---"))]
-            touched["lines_added"] = sum(line.startswith("+") for line in lines)
-            touched["lines_removed"] = sum(line.startswith("-") for line in lines)
+            lines = (line for line in text.splitlines() if not line.startswith(("+++", "---")))
+            touched |= count_changed(lines)
         elif isinstance(change.get("content"), str):
             counted = "lines_removed" if operation == "delete" else "lines_added"
             touched[counted] = len(change["content"].splitlines())

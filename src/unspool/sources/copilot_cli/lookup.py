@@ -13,7 +13,7 @@ from typing import Any
 
 from unspool.facts import Attachment
 from unspool.io.door import read_json
-from unspool.io.origins import open_origin, read_head
+from unspool.io.origins import open_origin, plain_name, read_head
 from unspool.io.values import dict_of, dicts_of, field_of, str_of
 from unspool.prompts.shapes import digest_base64
 from unspool.sources.copilot_cli.texts import plain, whole_number
@@ -27,14 +27,8 @@ def folder_session(path: str) -> str | None:
     parts = PurePath(path).parts
     if STATE in parts[:-1]:
         at = len(parts) - 1 - parts[::-1].index(STATE)
-        return _bare(parts[at + 1])
+        return plain_name(parts[at + 1]).removesuffix(".jsonl")
     return next((part for part in reversed(parts[:-1]) if UUID.fullmatch(part)), None)
-
-
-def _bare(name: str) -> str:
-    for suffix in (".gz", ".zst", ".jsonl"):
-        name = name.removesuffix(suffix)
-    return name
 
 
 class Lookup:
@@ -62,9 +56,8 @@ class Lookup:
         """What is made up where nothing names it depends on the name and the first line alone: a copy,
         or a longer state of the same file, is the same session."""
         first = read_head(self.path).data.partition(b"\n")[0].strip()
-        return self.named or (
-            f"{_bare(PurePath(self.path).name)}-{hashlib.sha256(first).hexdigest()[:12]}"
-        )
+        name = plain_name(self.path).removesuffix(".jsonl")
+        return self.named or f"{name}-{hashlib.sha256(first).hexdigest()[:12]}"
 
     @cached_property
     def _starts(self) -> tuple[dict[str, str], dict[str, str]]:

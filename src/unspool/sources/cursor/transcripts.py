@@ -17,9 +17,8 @@ from typing import Any, AnyStr
 import msgspec
 
 from unspool.facts import AnyFact, Key, Rank
-from unspool.io.compression import PACKED
 from unspool.io.door import UNREADABLE, iter_json_lines
-from unspool.io.origins import Head, Origin, Tally, open_origin
+from unspool.io.origins import Head, Origin, Tally, open_origin, plain_name
 from unspool.io.structs import Shape
 from unspool.io.values import field_of
 from unspool.sources.cursor.entries import Entries, is_uuid, note_all, sent_time, typed_words
@@ -96,19 +95,12 @@ def _is_line(value: dict[str, object]) -> bool:
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     transcript = Transcript(origin.path)
-    if _plain_name(origin.path).endswith(".txt"):
+    if plain_name(origin.path).endswith(".txt"):
         yield from transcript.read_text(tally)
     else:
         for record in iter_json_lines(origin, LINE, tally, recover):
             yield from transcript.read_line(*record, tally)
     yield from transcript.notes()
-
-
-def _plain_name(path: str) -> str:
-    name = Path(path).name
-    for suffix in PACKED:
-        name = name.removesuffix(suffix)
-    return name
 
 
 def slug_of(path: str) -> str:
@@ -124,7 +116,7 @@ class Transcript:
         place = Path(origin)
         self.parent = place.parent.parent.name if place.parent.name == "subagents" else ""
         """The conversation that started this one, where it is a sub-agent's."""
-        name = _plain_name(origin)
+        name = plain_name(origin)
         stem = name.rpartition(".")[0] or name
         if FOLDER not in place.parts and not is_uuid(stem):
             # Any file may be called `session.jsonl`: its beginning tells it from the others.
