@@ -187,7 +187,7 @@ def test_only_its_owner_reads_a_payload(layout: Layout) -> None:
     (path,) = layout.new.iterdir()
     assert path.stat().st_mode & 0o777 == 0o600
     assert before - 1 < path.stat().st_mtime < time.time() + 1
-    for folder in (layout.live, layout.spool, layout.new, layout.tmp, layout.bad, layout.backups):
+    for folder in (layout.live, layout.spool, layout.new, layout.tmp, layout.backups):
         assert folder.stat().st_mode & 0o777 == 0o700
 
 

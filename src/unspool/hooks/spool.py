@@ -2,7 +2,6 @@
 
     live/spool/tmp/    payloads being written
     live/spool/new/    whole payloads, one file each; a rename brings them here
-    live/spool/bad/    payloads that the intake set aside
     live/hooks.json    what was installed where (`manifest.py`)
     live/backups/      files as they were before the first change
 
@@ -29,7 +28,6 @@ class Layout:
         self.spool = live / "spool"
         self.tmp = self.spool / "tmp"
         self.new = self.spool / "new"
-        self.bad = self.spool / "bad"
         self.manifest = live / "hooks.json"
         self.backups = live / "backups"
 
@@ -40,7 +38,7 @@ class Layout:
     def make(self) -> None:
         """All folders, for their owner only."""
         self.live.parent.mkdir(parents=True, exist_ok=True)
-        for folder in (self.live, self.spool, self.tmp, self.new, self.bad, self.backups):
+        for folder in (self.live, self.spool, self.tmp, self.new, self.backups):
             folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
             if folder.stat().st_mode & 0o077:
                 folder.chmod(FOLDER_MODE)

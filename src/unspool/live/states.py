@@ -10,7 +10,6 @@ ended     the session is over
 import sqlite3
 import time
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -23,10 +22,10 @@ from unspool.sources.hook_events import Told
 from unspool.store.events import stamp
 from unspool.trajectory import Trajectory
 
-SILENT = timedelta(minutes=10)
+SILENT_SECONDS = 600
 """Whoever worked or waited and was not heard of for so long is idle: sessions end without a word."""
 
-RECENT = timedelta(days=1)
+RECENT_SECONDS = 86_400
 HOOKS_KNOW_BETTER_US = 2_000_000
 """A transcript is written a moment after the hook has told of it."""
 
@@ -108,7 +107,7 @@ class Ending(NamedTuple):
 def ending_of(trajectory: Trajectory) -> Ending | None:
     """None where it is long ago."""
     ended = parse_time(trajectory.ended_at)
-    if ended is None or ended / 1e6 < time.time() - RECENT.total_seconds():
+    if ended is None or ended / 1e6 < time.time() - RECENT_SECONDS:
         return None
     state, tool = state_in(trajectory)
     if state == "idle" and trajectory.parent is not None and trajectory.parent.kind == "subagent":
@@ -145,13 +144,10 @@ def state_in(trajectory: Trajectory) -> tuple[str, str | None]:
     return ("working" if last.role in ("user", "tool") else "idle"), None
 
 
-def doings(connection: sqlite3.Connection, within: timedelta = RECENT) -> list[Doing]:
+def doings(connection: sqlite3.Connection) -> list[Doing]:
     """What everybody does who was heard of lately, the last one first."""
-    now = datetime.now(UTC)
-    silent, oldest = (
-        (now - age).isoformat(timespec="microseconds").replace("+00:00", "Z")
-        for age in (SILENT, within)
-    )
+    silent = stamp(time.time_ns() - SILENT_SECONDS * 1_000_000_000)
+    oldest = stamp(time.time_ns() - RECENT_SECONDS * 1_000_000_000)
     rows = connection.execute(
         "SELECT platform, external_id, state, tool, since, at FROM activity WHERE at >= ?"
         " ORDER BY at DESC",

@@ -330,18 +330,14 @@ def _records_above(
         opened = open_conversation(connection, ident)
     except UnknownConversation:
         return None
+    names = ("role", "id", "tool_call_id", "content")
     for number, one in enumerate(opened.reading.trajectory.messages):
-        if _same(one, message):
+        if all(getattr(one, name) == getattr(message, name) for name in names):
             found = records_of(connection, opened.reading.trajectory, opened.version, 0, number)
             if found.note:
                 return _records_above(connection, opened, one, {*seen, opened.row})
             return found
     return None
-
-
-def _same(one: Message, other: Message) -> bool:
-    names = ("role", "id", "tool_call_id", "content")
-    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 class Download(NamedTuple):

@@ -66,13 +66,11 @@ def _placed(block: Block, width: int) -> ConsoleRenderable:
     for _ in range(block.depth):
         gutter.add_column(width=3, style="magenta", no_wrap=True)
     gutter.add_column(ratio=1)
-    bars = [Text("\n".join(["│"] * _height(body, width - 3 * block.depth)))] * block.depth
+    inside = Console(width=max(width - 3 * block.depth, 20))
+    height = max(1, len(inside.render_lines(body)))
+    bars = [Text("\n".join(["│"] * height))] * block.depth
     gutter.add_row(*bars, body)
     return gutter
-
-
-def _height(body: ConsoleRenderable, width: int) -> int:
-    return max(1, len(Console(width=max(width, 20)).render_lines(body)))
 
 
 def _block(block: Block) -> ConsoleRenderable:
