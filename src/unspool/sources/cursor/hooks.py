@@ -91,19 +91,16 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
             _READERS[event](said)
             said.talk.behind = logged.offset + 1
             yield from scribe.facts
-    holder = _holder(Path(origin.path).absolute())
+    # The project that keeps the log, and the hooks that wrote it, in its `.cursor`.
+    parents = Path(origin.path).absolute().parents
+    above = next((parent for parent in parents if parent.name == ".cursor"), None)
+    holder = str(above.parent) if above and (above / "hooks.json").is_file() else ""
     for ident, talk in talks.items():
         # Counts where no payload names the folder: the 2025 beta.
         if place := holder or folder_of(sorted(talk.paths)):
             scribe = Scribe(("cursor", ident), origin.path, talk.behind)
             scribe.note("workspace.path", place, Rank.LAST_RESORT)
             yield from scribe.facts
-
-
-def _holder(path: Path) -> str:
-    """The project that keeps the log, and the hooks that wrote it, in its `.cursor`."""
-    above = next((parent for parent in path.parents if parent.name == ".cursor"), None)
-    return str(above.parent) if above and (above / "hooks.json").is_file() else ""
 
 
 class Talk:

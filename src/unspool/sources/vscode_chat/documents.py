@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from unspool.facts import AnyFact
+from unspool.facts import NOBODY, AnyFact, Problem
 from unspool.io.door import (
     LONGEST_BYTES,
     UNREADABLE,
@@ -57,8 +57,7 @@ def read_document(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
             lose(origin, tally, flaws[0] if flaws else Flaw("not-a-chat", 0, sample(data)))
             return
         reading = reading_of(value, origin, tally)
-    for flaw in flaws:
-        lose(origin, tally, flaw)
+    tell_mended(origin, tally, flaws)
     del data
     yield from reading.facts()
 
@@ -70,7 +69,7 @@ def reading_of(
     wrong: list[str] = []
     reading = Reading(CHAT.convert(value, wrong), origin, tally, session, edition)
     if wrong:
-        lose(origin, tally, Flaw("wrong-type", 0, ", ".join(wrong)))
+        tell_mended(origin, tally, [Flaw("wrong-type", 0, ", ".join(wrong))])
     return reading
 
 
@@ -102,9 +101,16 @@ def read_whole(path: str) -> bytes:
 
 
 def lose(origin: Origin, tally: Tally, flaw: Flaw, offset: int = 0) -> None:
-    """Something that is wrong counts as a record that is lost: a chat is one record, or many."""
+    """A record of which nothing can be used."""
     tally.records += 1
     tally.lose(flaw.code, origin.path, offset + flaw.place, sample(flaw.sample))
+
+
+def tell_mended(origin: Origin, tally: Tally, flaws: list[Flaw]) -> None:
+    """What is wrong with a chat that is read all the same."""
+    for number, flaw in enumerate(flaws, 90 + len(tally.flaws)):
+        place = (NOBODY, origin.path, flaw.place, number)
+        tally.flaws.append(Problem(*place, code=flaw.code, sample=sample(flaw.sample)))
 
 
 def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
@@ -121,11 +127,11 @@ def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
             break  # else its initial state may be cut off, and all of a chat may stand in that
     has_chat = bool(replay.state or replay.removed)
     if has_chat and not replay.started:
-        lines.lose("no-initial-state", origin.path, 0, "")
+        tell_mended(origin, lines, [Flaw("no-initial-state", 0, "")])
     elif not has_chat and not lines.flaws:
         lines.lose("empty-log", origin.path, 0, "")
-    tally.records += len(lines.flaws)
-    tally.problems += len(lines.flaws)
+    tally.records += lines.problems
+    tally.problems += lines.problems
     tally.flaws += lines.flaws
     if not has_chat:
         return
@@ -168,8 +174,7 @@ def read_archive(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     if isinstance(values.get(_CHAT), dict):
         repository = {ours: values[name] for ours, name in _REPOSITORY.items() if name in values}
         chat = {**repository, **values[_CHAT]}
-        for flaw in members[_CHAT].flaws:
-            lose(origin, tally, flaw)
+        tell_mended(origin, tally, members[_CHAT].flaws)
         yield from reading_of(chat, origin, tally).facts()
     else:
         lose(origin, tally, Flaw("not-a-chat", 0, _CHAT))

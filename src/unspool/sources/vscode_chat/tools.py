@@ -134,9 +134,13 @@ def write_calls(
             if result.toolResultError not in _NO_ERROR or (text or "").startswith(_FAILURES):
                 failed = True
         cancelled = "cancelled" if text == _CANCELLED else ""
+        # The person (or the program) did not let the call be made: a bool until 1.103.
+        confirmed = call.part.get("isConfirmed")
+        choice = field_of(confirmed, "type")
+        denied = "denied" if confirmed is False or choice in (_DENIED, _SKIPPED) else ""
         scribe.returned(
             call=call.id, name=call.name, text=text, failed=failed,
-            status=_call_status(call.part) or cancelled, details=shown.details,
+            status=denied or cancelled, details=shown.details,
             duration_ms=shown.duration_ms, attachments=tuple(images),
         )  # fmt: skip
 
@@ -171,14 +175,6 @@ def _call_extra(tool: Tool, ident: str, told: bool) -> dict[str, Any] | None:
     if left:
         extra[NATIVE] = left
     return extra or None
-
-
-def _call_status(part: dict[str, Any]) -> str:
-    """denied where the person (or the program) did not let the call be made."""
-    confirmed = part.get("isConfirmed")
-    if isinstance(confirmed, dict):
-        return "denied" if confirmed.get("type") in (_DENIED, _SKIPPED) else ""
-    return "denied" if confirmed is False else ""
 
 
 def write_orphans(
