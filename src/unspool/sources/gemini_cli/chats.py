@@ -222,6 +222,10 @@ class _Chat:
             kept = takewhile(lambda ident: ident != target, self.chain)
             self.chain = dict.fromkeys(kept) if target in self.chain else {}
         elif entry.id is not None:
+            if entry.tokens is not None:
+                self.retold = None
+            elif self.chain and text_of(entry.content).startswith(_CONTEXT):
+                self.retold = len(self.chain)
             self._add(offset, entry)
         elif entry.changed is not None:
             self._describe(entry.changed)
@@ -251,10 +255,6 @@ class _Chat:
             _merge(self.messages[ident], entry)
             self.noise += 1
         else:
-            if entry.tokens is not None:
-                self.retold = None
-            elif self.chain and text_of(entry.content).startswith(_CONTEXT):
-                self.retold = len(self.chain)
             self.messages[ident] = entry
             self.places[ident] = (offset, next(reversed(self.chain), ROOT))
         self.chain[ident] = None
