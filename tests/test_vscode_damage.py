@@ -80,7 +80,7 @@ def test_wrong_types_anywhere_in_a_log(tmp_path: Path, data: st.DataObject) -> N
 class TestBadInput:
     def test_problems_are_counted(self) -> None:
         assert sorted(set(codes(INPUTS / "wrong_types" / "input"))) == [
-            "repeated-request-id", "wrong-type",
+            "missing-request-id", "repeated-request-id", "wrong-type",
         ]  # fmt: skip
         assert codes(INPUTS / "log_torn" / "input") == ["truncated-json"]
         assert "no-initial-state" in codes(INPUTS / "log_headless" / "input")

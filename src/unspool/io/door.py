@@ -148,7 +148,7 @@ def iter_json_lines(
             continue
         if len(line) > LONGEST_BYTES:
             line, flaws = cut_long_strings(line if shorten is None else shorten(line))
-            reader.tell_flaws(offset, flaws)
+            tell_flaws(flaws, origin, tally, offset)
         try:
             value = decode(line)
             if refuse_line is not None and len(line) > shallow:
@@ -214,7 +214,7 @@ class _Reader:
     def read_odd(self, offset: int, data: bytes) -> Iterator[Record]:
         if len(data) > LONGEST_BYTES:
             data, flaws = cut_long_strings(data)
-            self.tell_flaws(offset, flaws)
+            tell_flaws(flaws, self.origin, self.tally, offset)
         try:
             # An array may be the whole file: its elements are never all decoded at once.
             elements = _decode_elements(data)
@@ -234,7 +234,7 @@ class _Reader:
             items = value if isinstance(value, list) else [value]
             for number, item in enumerate(items, offset + place):
                 yield from self.tell_value(number, msgspec.json.encode(item), item)
-        self.tell_flaws(offset, salvage.flaws)
+        tell_flaws(salvage.flaws, self.origin, self.tally, offset)
 
     def tell_value(self, offset: int, data: bytes, value: Any) -> Iterator[Record]:
         self.tally.records += 1
@@ -249,23 +249,27 @@ class _Reader:
             typed = self.shape.convert(value, wrong)
         yield offset, data, typed
         if wrong:
-            self.tell_flaws(offset, [Flaw("wrong-type", 0, ", ".join(wrong))])
+            flaw = Flaw("wrong-type", 0, ", ".join(wrong))
+            tell_flaws([flaw], self.origin, self.tally, offset)
 
-    def tell_flaws(self, offset: int, flaws: list[Flaw]) -> None:
-        for number, flaw in enumerate(flaws, 90):
-            if flaw.code in _CODES and flaw.code not in _MENDED:
-                self.tally.records += 1
-                self.tally.problems += 1
-            self.tally.flaws.append(
-                Problem(
-                    key=NOBODY,
-                    origin=self.origin.path,
-                    offset=offset + flaw.place,
-                    number=number,
-                    code=flaw.code,
-                    sample=flaw.sample,
-                )
+
+def tell_flaws(flaws: list[Flaw], origin: Origin, tally: Tally, offset: int = 0) -> None:
+    """What is wrong with a record, to the tally; what was not mended counts as a record lost."""
+    for number, flaw in enumerate(flaws, 90 + len(tally.flaws)):
+        if flaw.code in _CODES and flaw.code not in _MENDED:
+            tally.records += 1
+            tally.problems += 1
+        tally.flaws.append(
+            Problem(
+                key=NOBODY,
+                origin=origin.path,
+                offset=offset + flaw.place,
+                number=number,
+                entry=f"problem:{number}",  # a record of its own, beside what was read there
+                code=flaw.code,
+                sample=flaw.sample,
             )
+        )
 
 
 _decode_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode

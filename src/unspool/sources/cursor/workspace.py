@@ -5,7 +5,6 @@ The prompts that no conversation says are a conversation of their own, `prompts-
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -198,14 +197,24 @@ def _give_times(composers: list[Composer], generations: list[Generation]) -> set
 def _paired(
     prompts: Sequence[str], generations: Sequence[Generation]
 ) -> list[tuple[str, Generation | None]]:
-    """The prompts, each with its generation: the stretches of equal words that both lists have, in
-    their order. Generations whose words are no prompt's, where the list of prompts is cut off, come
-    behind."""
+    """The prompts, each with its generation: the longest sequence of equal words that both lists have.
+    Generations whose words are no prompt's, where the list of prompts is cut off, come behind."""
     spoken = [words.strip() for words in prompts]
     sent = [generation.words.strip() for generation in generations]
-    paired: dict[int, Generation] = {}
-    for block in SequenceMatcher(None, spoken, sent, autojunk=False).get_matching_blocks():
-        for n in range(block.size):
-            paired[block.a + n] = generations[block.b + n]
-    pairs = [(words, paired.get(place)) for place, words in enumerate(prompts)]
-    return pairs + [(g.words, g) for g in generations if g.words.strip() not in spoken]
+    best = [[0] * (len(sent) + 1) for _ in range(len(spoken) + 1)]
+    for i in reversed(range(len(spoken))):
+        for j in reversed(range(len(sent))):
+            equal = best[i + 1][j + 1] + 1 if spoken[i] == sent[j] else 0
+            best[i][j] = max(equal, best[i + 1][j], best[i][j + 1])
+    pairs: list[tuple[str, Generation | None]] = []
+    j = 0
+    for i, words in enumerate(prompts):
+        while j < len(sent) and best[i][j] == best[i][j + 1] and spoken[i] != sent[j]:
+            j += 1
+        if j < len(sent) and spoken[i] == sent[j] and best[i][j] == best[i + 1][j + 1] + 1:
+            pairs.append((words, generations[j]))
+            j += 1
+        else:
+            pairs.append((words, None))
+    listed = set(spoken)
+    return pairs + [(g.words, g) for g in generations if g.words.strip() not in listed]

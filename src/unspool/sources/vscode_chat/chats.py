@@ -87,13 +87,14 @@ class Reading:
         answers: set[str] = set()
         calls: set[str] = set()
         turns: list[tuple[Turn, str]] = []
+        named = any(request.requestId for request in self.requests)  # until 2024 none was
         after = ROOT
         for request in self.requests:
             ident = request.requestId or request.providerRequestId or ""
             codes: list[str] = []
             if not ident:
-                # Until 2024 none had an id, and VS Code still imports such chats.
                 ident = f"request:{_digest(typed_text(request.message), request.timestamp)}"
+                codes += ["missing-request-id"] if named else []
             elif ident in requests:
                 codes.append("repeated-request-id")
             turn = Turn(request, unique(ident, requests), self.edition)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from unspool.facts import NOBODY, AnyFact, Problem
+from unspool.facts import AnyFact
 from unspool.io.door import (
     LONGEST_BYTES,
     UNREADABLE,
@@ -20,6 +20,7 @@ from unspool.io.door import (
     read_json,
     refuse_depth,
     sample,
+    tell_flaws,
 )
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.sources.vscode_chat.attachments import without_long_images
@@ -57,7 +58,7 @@ def read_document(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
             lose(origin, tally, flaws[0] if flaws else Flaw("not-a-chat", 0, sample(data)))
             return
         reading = reading_of(value, origin, tally)
-    tell_mended(origin, tally, flaws)
+    tell_flaws(flaws, origin, tally)
     del data
     yield from reading.facts()
 
@@ -69,7 +70,7 @@ def reading_of(
     wrong: list[str] = []
     reading = Reading(CHAT.convert(value, wrong), origin, tally, session, edition)
     if wrong:
-        tell_mended(origin, tally, [Flaw("wrong-type", 0, ", ".join(wrong))])
+        tell_flaws([Flaw("wrong-type", 0, sample(", ".join(wrong)))], origin, tally)
     return reading
 
 
@@ -106,13 +107,6 @@ def lose(origin: Origin, tally: Tally, flaw: Flaw, offset: int = 0) -> None:
     tally.lose(flaw.code, origin.path, offset + flaw.place, sample(flaw.sample))
 
 
-def tell_mended(origin: Origin, tally: Tally, flaws: list[Flaw]) -> None:
-    """What is wrong with a chat that is read all the same."""
-    for number, flaw in enumerate(flaws, 90 + len(tally.flaws)):
-        place = (NOBODY, origin.path, flaw.place, number)
-        tally.flaws.append(Problem(*place, code=flaw.code, sample=sample(flaw.sample)))
-
-
 def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     """A mutation log. A line that cannot be read is a problem; the others still count."""
     for closing in (recover, True):
@@ -127,7 +121,7 @@ def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
             break  # else its initial state may be cut off, and all of a chat may stand in that
     has_chat = bool(replay.state or replay.removed)
     if has_chat and not replay.started:
-        tell_mended(origin, lines, [Flaw("no-initial-state", 0, "")])
+        tell_flaws([Flaw("no-initial-state", 0, "")], origin, lines)
     elif not has_chat and not lines.flaws:
         lines.lose("empty-log", origin.path, 0, "")
     tally.records += lines.problems
@@ -174,7 +168,7 @@ def read_archive(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     if isinstance(values.get(_CHAT), dict):
         repository = {ours: values[name] for ours, name in _REPOSITORY.items() if name in values}
         chat = {**repository, **values[_CHAT]}
-        tell_mended(origin, tally, members[_CHAT].flaws)
+        tell_flaws(members[_CHAT].flaws, origin, tally)
         yield from reading_of(chat, origin, tally).facts()
     else:
         lose(origin, tally, Flaw("not-a-chat", 0, _CHAT))
