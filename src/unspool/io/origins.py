@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from unspool.facts import NOBODY, Problem
+from unspool.facts import NOBODY, Key, Problem
 from unspool.io.compression import PACKED
 from unspool.io.compression import open_origin as open_origin
 
@@ -80,10 +80,10 @@ class Tally(msgspec.Struct):
             if self.unknown_places.get(kind, place) >= place:
                 self.unknown_places[kind] = place
 
-    def lose(self, code: str, origin: str, offset: int, sample: str) -> None:
-        """A record of which nothing can be used."""
+    def lose(self, code: str, origin: str, offset: int, sample: str, key: Key = NOBODY) -> None:
+        """A record of which nothing can be used; `key`: the conversation that it is missing from."""
         self.problems += 1
-        problem = Problem(key=NOBODY, origin=origin, offset=offset, code=code, sample=sample)
+        problem = Problem(key=key, origin=origin, offset=offset, code=code, sample=sample)
         self.flaws.append(problem)
 
     def take_flaws(self) -> list[Problem]:

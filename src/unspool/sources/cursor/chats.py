@@ -166,7 +166,7 @@ class Store(Book):
             data = self._blob(name) or b""
             value = message_of(data)
             if value is None:
-                self.problem("invalid-json", data)
+                self.problem("invalid-json", data, sent.key)
                 continue
             self.tally.records += 1
             facts = sent.read(value, name, after)

@@ -191,7 +191,7 @@ class Conversation:
         yield from self._end(turn, last=True)
         if self._missing:
             text = f"{self._missing} that headers name"
-            self._reader.problem("missing-bubbles", text)
+            self._reader.problem("missing-bubbles", text, self.key)
         yield from self._times_and_place()
 
     def _fetch(self, key: str) -> bytes | None:
@@ -211,7 +211,7 @@ class Conversation:
                 self._reader.tally.records += 1
                 self._reader.tally.noise += 1
             return None
-        row = self._reader.parse_object(data) if data is not None else None
+        row = self._reader.parse_object(data, self.key) if data is not None else None
         if row is None and inline is None:
             return None
         self._reader.tally.records += 1
@@ -384,7 +384,7 @@ class Conversation:
         for touch in self._changes.of_bubble(bubble.codeBlocks):
             scribe.mark("file", touch, rank=RANK)
         data = self._fetch(f"messageRequestContext:{self.key[1]}:{ident}")
-        context = self._reader.parse_object(data) if data is not None else None
+        context = self._reader.parse_object(data, self.key) if data is not None else None
         if context is None:
             return scribe.facts
         self._reader.tally.records += 1

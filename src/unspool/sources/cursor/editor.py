@@ -134,9 +134,10 @@ def _read(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
 def _read_composer(reader: Reader, rows: Keys, ident: str) -> Iterator[AnyFact]:
     """A bad page is the loss of one conversation, not of those behind it. A row without a value is of a
     composer that was deleted; of others only bubbles are left."""
+    key = ("cursor", ident)
     try:
         data = rows.get(f"composerData:{ident}")
-        composer = reader.parse_object(data) if data is not None else None
+        composer = reader.parse_object(data, key) if data is not None else None
         if composer or rows.has(f"bubbleId:{ident}:"):
             yield from reader.read(ident, composer or {})
         elif data is None:
@@ -145,7 +146,7 @@ def _read_composer(reader: Reader, rows: Keys, ident: str) -> Iterator[AnyFact]:
     except sqlite3.OperationalError:
         raise  # locked, or gone: it is so for all
     except sqlite3.DatabaseError as error:
-        reader.problem("unreadable-database", str(error))
+        reader.problem("unreadable-database", str(error), key)
 
 
 def _read_headers(
@@ -158,6 +159,6 @@ def _read_headers(
         ident, value = str(fields.get("composerId") or ""), fields.get("value")
         if ident and (not only or ident in only):
             data = value if isinstance(value, bytes) else str(value or "{}").encode()
-            head = reader.parse_object(data)
+            head = reader.parse_object(data, ("cursor", ident))
             if head is not None:
                 yield from reader.head(ident, {**fields, **head})

@@ -52,28 +52,28 @@ class Book:
     def scribe(self, key: Key, entry: str = "", **place: Any) -> Scribe:
         return Scribe(key, self.origin, next(self._offsets), entry=entry, **place)
 
-    def parse(self, data: bytes) -> Any:
+    def parse(self, data: bytes, key: Key = NOBODY) -> Any:
         """The JSON value of a row; None where it is none."""
         read = read_json(data)
         if len(read.values) != 1 or read.lost:
-            self.problem(read.code or "invalid-json", data)
+            self.problem(read.code or "invalid-json", data, key)
             return None
         for flaw in read.flaws:  # mended: the record counts
-            place = (NOBODY, self.origin, next(self._offsets))
+            place = (key, self.origin, next(self._offsets))
             self.tally.flaws.append(Problem(*place, code=flaw.code, sample=flaw.sample))
         return read.values[0]
 
-    def parse_object(self, data: bytes) -> dict[str, Any] | None:
-        value = self.parse(data)
+    def parse_object(self, data: bytes, key: Key = NOBODY) -> dict[str, Any] | None:
+        value = self.parse(data, key)
         if value is not None and not isinstance(value, dict):
-            self.problem("wrong-types", data)
+            self.problem("wrong-types", data, key)
             return None
         return value
 
-    def problem(self, code: str, data: bytes | str) -> None:
+    def problem(self, code: str, data: bytes | str, key: Key = NOBODY) -> None:
         """A record that cannot be read, or is not there."""
         self.tally.records += 1
-        self.tally.lose(code, self.origin, next(self._offsets), sample(data))
+        self.tally.lose(code, self.origin, next(self._offsets), sample(data), key)
 
 
 class Entries:

@@ -84,7 +84,7 @@ class Sent:
 
     def __init__(self, book: Book, key: Key, rank: int, mode: str = "", model: str = "") -> None:
         self._book = book
-        self._key = key
+        self.key = key
         self._rank = rank
         self._mode = mode
         self._model = model if model != AUTO else ""
@@ -99,7 +99,7 @@ class Sent:
         """A message that is listed twice was said twice; two chats may hold the same words, and then
         the same blob: that is not the same message."""
         earlier = self._times[name]
-        return f"{self._key[1]}:{name[:20]}" + (f":{earlier + 1}" if earlier else "")
+        return f"{self.key[1]}:{name[:20]}" + (f":{earlier + 1}" if earlier else "")
 
     def read(self, value: Any, name: str, after: str | None = None) -> list[AnyFact]:
         """The facts of the message under a name; `after` where its place in a tree is known."""
@@ -111,7 +111,7 @@ class Sent:
         role, request = message.role or "", request_id(message.own.get("requestId"))
         kind = "summary" if message.own.get("isSummary") is True else ""
         time = sent_time(text)
-        scribe = self._book.scribe(self._key, entry, after=after, time=time, rank=self._rank)
+        scribe = self._book.scribe(self.key, entry, after=after, time=time, rank=self._rank)
         if role == "tool":
             self._read_results(scribe, message)
         elif role == "system":

@@ -103,7 +103,7 @@ class Reading:
             codes += turn.tell_apart(answers, calls)
             for code in codes:
                 self.tally.records += 1
-                self.tally.lose(code, self.origin.path, 2 * len(turns) - 1, turn.id)
+                self.tally.lose(code, self.origin.path, 2 * len(turns) - 1, turn.id, self.key)
             for kind in turn.parts.unknown:
                 self.tally.records += 1
                 self.tally.unrecognise(f"part {kind}", self.origin.path, 0)
