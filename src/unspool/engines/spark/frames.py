@@ -13,7 +13,7 @@ is used, so that it runs by Spark Connect too, which has no RDD and no SparkCont
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ from unspool.engines.spark.session import DataFrame, SparkSession, pandas, told_
 from unspool.engines.spark.session import functions as F
 from unspool.errors import NothingToRead, UsageError
 from unspool.facts import Problem
+from unspool.io.folders import is_folder
 from unspool.io.origins import Origin, Tally
 from unspool.link import link
 from unspool.pipeline.batch import SAMPLES, SAMPLES_PER_CODE
@@ -138,13 +139,14 @@ class Extraction:
         self._parts: list[str] = []
         """What the tasks of job 2 call the files that count."""
         self._files: Files = {}
-        self._names: dict[str, str] = {}
-        """Path → its name relative to the argument that it was found under; of a table none."""
+        self._names: Mapping[str, str] = {}  # of a table none
         self._given = {p if is_url(p) else str(Path(p).absolute()): p for p in job.paths}
         """Argument as workers, which stand in other folders, have it → as it was given."""
 
     def open_paths(self) -> DataFrame:
         """The facts in files: cut into spans where the workers can open them, else line by line."""
+        folders = [path for path in self._given if is_url(path) or is_folder(path)]
+        self._names = tasks.Names(folders, self._given)
         local = [path for path in self._given if not is_url(path)]
         urls = [path for path in self._given if is_url(path)]
         found = discover(local, self.job.source)
@@ -166,7 +168,6 @@ class Extraction:
         self.summary.files_skipped = found.skipped
         self.summary.bytes = sum(origin.size for origin in found.origins)
         self.problems += found.problems
-        self._names = {origin.path: origin.name for origin in found.origins}
         portions = make_portions(found.origins)
         if self.partitions is None:
             # What was joined is a quarter of what was read, or less.

@@ -9,6 +9,7 @@ kept from one to the next.
 """
 
 import gc
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -311,6 +312,29 @@ def _conversation(
 
 
 # finish
+
+
+class Names(Mapping[str, str]):
+    """Path → its name relative to the argument that it was found under (see `io.folders.walk`): every
+    task gets it, so it does not list the files, which may be a million."""
+
+    def __init__(self, folders: Iterable[str], files: Iterable[str]) -> None:
+        self.folders = [os.path.join(folder, "") for folder in folders]  # noqa: PTH118 - as walk
+        self.files = set(files)
+
+    def __getitem__(self, path: str) -> str:
+        if path in self.files:
+            return path.rpartition("/")[2]
+        for folder in self.folders:
+            if path.startswith(folder):
+                return path[len(folder) :]
+        raise KeyError(path)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 1
 
 
 def finish_all(batches: Batches, job: Job, names: Mapping[str, str], folder: str) -> Batches:
