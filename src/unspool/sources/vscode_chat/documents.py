@@ -69,8 +69,7 @@ def reading_of(
     """A chat that is already decoded, whatever is wrong in it."""
     wrong: list[str] = []
     reading = Reading(CHAT.convert(value, wrong), origin, tally, session, edition)
-    if wrong:
-        tell_flaws([Flaw("wrong-type", 0, sample(", ".join(wrong)))], origin, tally)
+    tell_flaws([Flaw("wrong-type", 0, path) for path in wrong], origin, tally)
     return reading
 
 
