@@ -262,7 +262,7 @@ class _Chat:
     def _replace(self, offset: int, messages: list[Entry]) -> None:
         """`$set.messages`: a resume repeats them; a compression puts a snapshot in their place.
 
-        {"$set":{"messages":[{…"<session_context>"},{…"<state_snapshot>…"},{…"Got it. Thanks …"}]}}
+        {"$set":{"messages":[{…"<session_context>"},{…"<state_snapshot>…"},{…"Understood."}]}}
         """
         self._recognise(messages)
         for number, entry in enumerate(messages):
