@@ -61,7 +61,7 @@ from unspool.reduce.notes import (
     describe,
     find_naming,
 )
-from unspool.reduce.order import Ordered, put_in_order, weave_records
+from unspool.reduce.order import Ordered, put_in_order, weave
 from unspool.reduce.records import LIST, SPOKEN, Record
 from unspool.reduce.references import read_references
 from unspool.reduce.strands import Strand
@@ -272,7 +272,7 @@ def _with_lists(thread: Thread, strand: Strand) -> Thread:
             if record.spoken:
                 record.facts = [f for f in record.facts if not isinstance(f, MessageSeen)]
         return Thread([*strand.records, *thread.records], [*thread.branches, *strand.branches])
-    woven = weave_records(strand.records, thread.records)
+    woven = weave(strand.records, thread.records)
     return Thread(woven, [*thread.branches, *strand.branches])
 
 

@@ -9,6 +9,7 @@ turn. Every "first" and "last" in the reducer means this order.
 """
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import NamedTuple, get_args
 
 from unspool.facts import AnyFact, Marked, MessageSeen, ToolCalled, ToolReturned
@@ -47,8 +48,8 @@ def put_in_order(facts: Iterable[AnyFact]) -> Ordered:
             best[record.entry] = kept
     if len(sequences) == 1:
         return Ordered(list(best.values()), superseded)
-    order = merge({name: [r.entry for r in records] for name, records in sequences.items()}, best)
-    return Ordered([best[entry] for entry in order], superseded)
+    merged = _merge([[best[record.entry] for record in own] for own in sequences.values()])
+    return Ordered(merged, superseded)
 
 
 _KINDS = {kind: number for number, kind in enumerate(get_args(AnyFact))}
@@ -90,150 +91,124 @@ def _records(origin: str, facts: list[AnyFact], is_sorted: bool = False) -> list
     return records
 
 
-def merge(sequences: dict[str, list[str]], records: dict[str, Record]) -> list[str]:
-    """One order of entries out of the orders of the origins."""
-    if not sequences:
-        return []
-    blocks = [_merge_linked(group, records) for group in _linked(sequences, records)]
-    blocks.sort(key=lambda block: _sort_key(block, records))
-    timed = [block for block in blocks if _clock(block, records)]
-    untimed = [block for block in blocks if not _clock(block, records)]
-    result = timed[0] if timed else []
-    for block in timed[1:]:
-        result = _weave(result, block, records)
-    if not untimed or any(record.after is not None for record in records.values()):
-        return [*result, *(entry for block in untimed for entry in block)]
-    return weave_turns(result, untimed, records)
+def _merge(sequences: list[list[Record]]) -> list[Record]:
+    """One order out of the orders of the origins."""
+    order: list[Record] = []
+    untimed: list[list[Record]] = []
+    for block in sorted(_blocks(sequences), key=_sort_key):
+        if _clock(block):
+            order = weave(order, block)
+        else:
+            untimed.append(block)
+    if any(record.after is not None for own in sequences for record in own):
+        return [*order, *(record for block in untimed for record in block)]
+    return _weave_turns(order, untimed) if untimed else order
 
 
-def weave_records(base: list[Record], other: list[Record]) -> list[Record]:
-    """Two orders as one, by time; where one has none, the first comes first."""
-    records = {record.entry: record for record in (*base, *other)}
-    first, second = [record.entry for record in base], [record.entry for record in other]
-    if not _clock(first, records) or not _clock(second, records):
+def _blocks(sequences: list[list[Record]]) -> list[list[Record]]:
+    """The orders of origins that share records, or of which one goes on from a record that only the
+    other holds, as one each."""
+    waiting = [
+        (own, {record.entry for record in own}, {record.after for record in own if record.after})
+        for own in sorted(sequences, key=_sort_key)
+    ]
+    blocks: list[list[Record]] = []
+    while waiting:
+        own, entries, follows = waiting.pop(0)
+        block = list(dict.fromkeys(own))
+        while True:
+            sharing = (at for at, one in enumerate(waiting) if not entries.isdisjoint(one[1]))
+            tails = (at for at, one in enumerate(waiting) if not entries.isdisjoint(one[2]))
+            heads = (at for at, one in enumerate(waiting) if not follows.isdisjoint(one[1]))
+            linked = next(chain(sharing, tails, heads), None)
+            if linked is None:
+                break
+            own, more_entries, more_follows = waiting.pop(linked)
+            block = _splice(block, own)
+            entries |= more_entries
+            follows |= more_follows
+        blocks.append(block)
+    return blocks
+
+
+def weave(base: list[Record], other: list[Record]) -> list[Record]:
+    """Two orders as one: each is kept, and between them the latest time seen so far decides; where one
+    has no times, the first comes first."""
+    first, second = _clock(base), _clock(other)
+    if not first or not second:
         return [*base, *other]
-    return [records[entry] for entry in _weave(first, second, records)]
-
-
-def _weave(base: list[str], other: list[str], records: dict[str, Record]) -> list[str]:
-    """Two orders as one: each is kept, and between them the latest time seen so far decides."""
-    first, second = _clock(base, records), _clock(other, records)
-    result: list[str] = []
+    result: list[Record] = []
     at = 0
-    for entry, time in zip(base, first, strict=True):
+    for record, time in zip(base, first, strict=True):
         while at < len(other) and second[at] < time:
             result.append(other[at])
             at += 1
-        result.append(entry)
+        result.append(record)
     return result + other[at:]
 
 
-def _clock(entries: list[str], records: dict[str, Record]) -> list[int]:
-    """The latest time up to each entry; empty where the entries have no time at all."""
-    times = [records[entry].time for entry in entries]
-    now = next((time for time in times if time is not None), None)
+def _clock(records: list[Record]) -> list[int]:
+    """The latest time up to each record; empty where none has a time at all."""
+    now = _first_time(records)
     if now is None:
         return []
     clock: list[int] = []
-    for time in times:
-        now = max(now, time) if time is not None else now
+    for record in records:
+        if record.time is not None and record.time > now:
+            now = record.time
         clock.append(now)
     return clock
 
 
-def _sort_key(block: list[str], records: dict[str, Record]) -> tuple[int, str, int]:
-    times = (records[entry].time for entry in block)
-    first = next((time for time in times if time is not None), None)
-    head = records[block[0]]
-    return (first if first is not None else 1 << 62, head.origin, head.offset)
+def _first_time(records: list[Record]) -> int | None:
+    return next((record.time for record in records if record.time is not None), None)
 
 
-def _linked(sequences: dict[str, list[str]], records: dict[str, Record]) -> list[list[list[str]]]:
-    """Groups of origins that share records, directly or through others."""
-    leader: dict[str, str] = {name: name for name in sequences}
-
-    def find(name: str) -> str:
-        while leader[name] != name:
-            leader[name] = leader[leader[name]]
-            name = leader[name]
-        return name
-
-    owner: dict[str, str] = {}
-    for name, entries in sequences.items():
-        for entry in entries:
-            other = owner.setdefault(entry, name)
-            if other != name:
-                leader[find(name)] = find(other)
-    # A record may also follow one that only another origin holds: head and tail of one chain.
-    for name, entries in sequences.items():
-        for entry in entries:
-            after = records[entry].after
-            if after and after in owner:
-                leader[find(name)] = find(owner[after])
-    groups: dict[str, list[list[str]]] = {}
-    for name in sorted(sequences):
-        groups.setdefault(find(name), []).append(sequences[name])
-    return list(groups.values())
+def _sort_key(records: list[Record]) -> tuple[int, str, int]:
+    first = _first_time(records)
+    return (_LAST if first is None else first, records[0].origin, records[0].offset)
 
 
-def _merge_linked(group: list[list[str]], records: dict[str, Record]) -> list[str]:
-    waiting = sorted(group, key=lambda entries: _sort_key(entries, records))
-    result = list(dict.fromkeys(waiting.pop(0)))
-    while waiting:
-        placed = set(result)
-        touching = next((s for s in waiting if not placed.isdisjoint(s)), None)
-        if touching is None:
-            tails = (s for s in waiting if _goes_on(s, placed, records))
-            heads = (s for s in waiting if _goes_on(result, set(s), records))
-            touching = next(tails, None) or next(heads, waiting[0])
-        waiting.remove(touching)
-        result = _splice(result, touching, records)
-    return result
+def _goes_on(records: list[Record], others: list[Record]) -> bool:
+    """Whether one of the records follows one of the others."""
+    return not {record.entry for record in others}.isdisjoint([r.after for r in records])
 
 
-def _goes_on(entries: list[str], others: set[str], records: dict[str, Record]) -> bool:
-    """Whether one of the entries follows a known one."""
-    return any(records[entry].after in others for entry in entries)
-
-
-def _splice(base: list[str], other: list[str], records: dict[str, Record]) -> list[str]:
-    """`other` woven into `base` at the entries that they share."""
-    in_base = set(base)
-    if in_base.isdisjoint(other):
-        onward, back = _goes_on(other, in_base, records), _goes_on(base, set(other), records)
-        blocks = sorted((base, other), key=lambda block: _sort_key(block, records))
+def _splice(base: list[Record], other: list[Record]) -> list[Record]:
+    """`other` woven into `base` at the records that they share."""
+    shared = set(base).intersection(other)
+    if not shared:
+        onward, back = _goes_on(other, base), _goes_on(base, other)
+        blocks = sorted((base, other), key=_sort_key)
         if onward != back:  # head and tail of one chain, whatever their times say
             blocks = [base, other] if onward else [other, base]
         return list(dict.fromkeys(blocks[0] + blocks[1]))
-    behind: dict[str, list[str]] = {}
-    front: list[str] = []
-    anchor: str | None = None
-    placed: set[str] = set()
-    for entry in other:
-        if entry in in_base:
-            anchor = entry
-        elif entry not in placed:
-            placed.add(entry)
-            (front if anchor is None else behind.setdefault(anchor, [])).append(entry)
-    shared = in_base.intersection(other)
-    first = next(entry for entry in base if entry in shared)
-    result: list[str] = []
-    before_next: list[str] = []
-    for entry in base:
-        if entry == first:
-            result.extend(front)
-        if before_next and (entry in shared or not _earlier(entry, before_next[0], records)):
-            result.extend(before_next)
-            before_next = []
-        result.append(entry)
-        before_next = behind.get(entry, before_next)
-    return result + before_next
+    front: list[Record] = []
+    behind: dict[Record, list[Record]] = {}
+    own, placed = front, set[Record]()
+    for record in other:
+        if record in shared:
+            own = behind.setdefault(record, [])
+        elif record not in placed:
+            placed.add(record)
+            own.append(record)
+    result: list[Record] = []
+    waiting = front
+    """What goes before the next shared record, or before one that is later."""
+    for record in base:
+        is_shared = record in shared
+        if is_shared or (waiting is not front and waiting and _is_later(record, waiting[0])):
+            result += waiting
+            waiting = []
+        result.append(record)
+        if is_shared:
+            waiting = behind[record]
+    return result + waiting
 
 
-def _earlier(entry: str, other: str, records: dict[str, Record]) -> bool:
-    """Whether the entry is known not to be later: two origins may go on differently."""
-    time, second = records[entry].time, records[other].time
-    return time is not None and second is not None and time <= second
+def _is_later(record: Record, other: Record) -> bool:
+    """Whether the record is not known to be earlier: two origins may go on differently."""
+    return record.time is None or other.time is None or record.time > other.time
 
 
 _EVENTS = (MessageSeen, ToolCalled, ToolReturned, Marked)
@@ -242,24 +217,21 @@ _ASKED, _WITHIN, _ENDED = range(3)
 _LAST = 1 << 62
 
 
-def weave_turns(
-    result: list[str], untimed: list[list[str]], records: dict[str, Record]
-) -> list[str]:
+def _weave_turns(timed: list[Record], untimed: list[list[Record]]) -> list[Record]:
     """The logs without times woven into the rest; what tells of no event goes behind all."""
-    telling = [block for block in untimed if _tells(block, records)]
-    silent = [entry for block in untimed if not _tells(block, records) for entry in block]
-    blocks = [block for block in (result, *telling) if block]
-    if not telling or len(blocks) == 1:
-        return [*(blocks[0] if blocks else ()), *silent]
-    placed: list[tuple[Key, int, int, str]] = []
-    for number, block in enumerate(blocks):
-        keys = _keys([records[entry] for entry in block])
-        placed += [(key, number, at, block[at]) for at, key in enumerate(keys)]
-    return [*dict.fromkeys(entry for *_, entry in sorted(placed)), *silent]
-
-
-def _tells(block: list[str], records: dict[str, Record]) -> bool:
-    return any(isinstance(f, _EVENTS) for entry in block for f in records[entry].facts)
+    silent: list[Record] = []
+    blocks = [timed]
+    for block in untimed:
+        if any(isinstance(fact, _EVENTS) for record in block for fact in record.facts):
+            blocks.append(block)
+        else:
+            silent += block
+    placed = [
+        (key, number, at)
+        for number, block in enumerate(blocks)
+        for at, key in enumerate(_keys(block))
+    ]
+    return [*(blocks[number][at] for _, number, at in sorted(placed)), *silent]
 
 
 def _keys(records: Iterable[Record]) -> list[Key]:
