@@ -12,11 +12,12 @@ from tests.harness import CASES
 from unspool.facts import Key
 from unspool.link import Card, link
 from unspool.link.cards import iter_digests
+from unspool.store.batches import pack
 from unspool.store.intake import Report
 from unspool.store.opening import writing
 from unspool.store.related import Related
 from unspool.store.sync import Sync
-from unspool.store.update import Reducer, Update, _pack
+from unspool.store.update import Reducer, Update
 
 SOURCES = (
     "claude_code",
@@ -80,17 +81,17 @@ def put(update: Update, key: Key, card: Card | None) -> None:
         connection.execute(
             "INSERT INTO cards (platform, external_id, facts_of, card) VALUES (?, ?, '', ?)"
             " ON CONFLICT DO UPDATE SET card = excluded.card",
-            (*key, _pack(card)),
+            (*key, pack(card)),
         )
     if old is not None or card is not None:
-        related.change(key, old, _pack(card) if card is not None else None)
+        related.change(key, old, pack(card) if card is not None else None)
 
 
 def relink(update: Update) -> None:
     for key, patch in update._link().items():
         update.connection.execute(
             "UPDATE cards SET patch = ? WHERE platform = ? AND external_id = ?",
-            (_pack(patch) if patch is not None else None, *key),
+            (pack(patch) if patch is not None else None, *key),
         )
 
 
@@ -104,7 +105,7 @@ def test_linking_what_changed_is_linking_all(
     keys = sorted(cards)
     for key in keys[: len(keys) // 2]:
         now[key] = cards[key]
-        connection.execute("INSERT INTO cards VALUES (?, ?, '', ?, NULL)", (*key, _pack(now[key])))
+        connection.execute("INSERT INTO cards VALUES (?, ?, '', ?, NULL)", (*key, pack(now[key])))
     relink(update)
     update.related = Related(connection)
     for _ in range(60):
@@ -123,7 +124,7 @@ def test_linking_what_changed_is_linking_all(
         )
     }
     whole = link([now[key] for key in sorted(now)])
-    assert kept == {key: _pack(whole[key]) if key in whole else None for key in now}
+    assert kept == {key: pack(whole[key]) if key in whole else None for key in now}
     assert any(kept.values())
 
 
@@ -132,9 +133,7 @@ def test_what_another_process_changed_is_seen(
 ) -> None:
     keys = sorted(cards)
     for key in keys:
-        connection.execute(
-            "INSERT INTO cards VALUES (?, ?, '', ?, NULL)", (*key, _pack(cards[key]))
-        )
+        connection.execute("INSERT INTO cards VALUES (?, ?, '', ?, NULL)", (*key, pack(cards[key])))
     path = tmp_path / "related.db"
     related = Related(connection, path)
     assert not related.refresh()
@@ -142,7 +141,7 @@ def test_what_another_process_changed_is_seen(
     connection.execute("DELETE FROM cards WHERE platform = ? AND external_id = ?", keys[0])
     other = shorter(cards[keys[1]], 0.5)
     connection.execute(
-        "UPDATE cards SET card = ? WHERE platform = ? AND external_id = ?", (_pack(other), *keys[1])
+        "UPDATE cards SET card = ? WHERE platform = ? AND external_id = ?", (pack(other), *keys[1])
     )
     assert not related.refresh()
     family = related.family()

@@ -13,11 +13,12 @@ from unspool.facts import AnyFact, Key, Problem
 from unspool.io.databases import is_spare
 from unspool.io.origins import Origin, Tally
 from unspool.io.packing import Packer
-from unspool.link import Card, link
+from unspool.link import Card, Patch, link
 from unspool.pipeline.collect import Collection, Gathered, rebuild
+from unspool.pipeline.finish import finish
 from unspool.store.blocks import FactBlock, RawBlock, fact_block, moved, raw_blocks
 from unspool.store.reading import Owners, iter_records, parts_of, read_items, trouble
-from unspool.store.rows import Rows, finished_rows
+from unspool.store.rows import Rows, make_rows
 from unspool.store.survey import (
     Changed,
     is_database,
@@ -32,9 +33,8 @@ FACTS_BYTES = 16 * 1024 * 1024
 """Facts beyond this are packed and let go of."""
 FRESH_BYTES = 48 * 1024 * 1024
 """Facts of a batch that are still at hand when its conversations are reduced."""
-MOST_PROBLEMS = 1000
 
-_pack = Packer().encode
+pack = Packer().encode
 
 
 class Began(NamedTuple):
@@ -52,10 +52,6 @@ class Began(NamedTuple):
     trouble: Problem | None = None
     is_live: bool = False
     """The log of a session, which only the store has: its records stay when it is read anew."""
-
-
-class Problems(NamedTuple):
-    problems: list[Problem]
 
 
 class Whole(NamedTuple):
@@ -80,6 +76,15 @@ class Reduced(NamedTuple):
     told: Any = None
     """What else the writer wants to know of it."""
 
+    @classmethod
+    def of(cls, trajectory: Trajectory, card: Card, patch: Patch | None) -> "Reduced":
+        """The trajectory finished, with what linking says of it."""
+        rows: Rows | None = None
+        if patch is None or not patch.absorbed:
+            finish(trajectory, patch)
+            rows = make_rows(trajectory)
+        return cls(card.key, pack(card), pack(patch) if patch is not None else None, rows)
+
 
 class Conversation(NamedTuple):
     """What came of the facts of one key."""
@@ -89,7 +94,7 @@ class Conversation(NamedTuple):
     problems: list[Problem]
 
 
-Item = Began | FactBlock | RawBlock | Problems | Whole | Ended | Conversation
+Item = Began | FactBlock | RawBlock | Problem | Whole | Ended | Conversation
 
 
 class Batch:
@@ -130,15 +135,15 @@ class Batch:
                     self._let_go(keys)
                     for key in keys:
                         collection.pop(key)
-                if len(problems) >= MOST_PROBLEMS:
-                    yield Problems(problems[:])
+                if problems:
+                    yield from problems
                     problems.clear()
             if self.raw and not origin.only:
                 yield from raw_blocks(iter_records(part, end, owners, problems))
             owners.of.clear()
         yield from self._pack_facts(collection)
         self._stay(collection, origin.start > 0)
-        yield Problems(problems)
+        yield from problems
         yield Ended(tally.records)
 
     def _pack_facts(self, collection: Collection) -> Iterator[FactBlock]:
@@ -161,15 +166,10 @@ class Batch:
     def reduce(self) -> Iterator[Conversation]:
         """The conversations all of whose facts are at hand, linked with each other, as rows."""
         rebuilt = {key: rebuild(key, self.fresh.pop(key)) for key in sorted(self.fresh)}
-        cards: list[Card] = [card for one in rebuilt.values() for _, card in one.conversations]
-        patches = dict(link(cards))
+        patches = link([card for one in rebuilt.values() for _, card in one.conversations])
         for key in list(rebuilt):
-            whole, reduced = rebuilt.pop(key), []
-            for trajectory, card in whole.conversations:
-                patch = patches.get(card.key)
-                rows = finished_rows(trajectory, patch)
-                packed = _pack(patch) if patch is not None else None
-                reduced.append(Reduced(card.key, _pack(card), packed, rows))
+            whole = rebuilt.pop(key)
+            reduced = [Reduced.of(*one, patches.get(one[1].key)) for one in whole.conversations]
             yield Conversation(key, reduced, whole.problems)
 
 

@@ -4,6 +4,7 @@ An origin is taken in whole or not at all: what the store knew of it stays where
 cannot be read, or is a document that somebody is in the middle of writing.
 """
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +15,7 @@ import msgspec
 from unspool.facts import Key, Problem
 from unspool.io.origins import Origin
 from unspool.sources import rewrites
-from unspool.store.batches import Began, Ended, Item, Problems, Whole
+from unspool.store.batches import Began, Ended, Item, Whole
 from unspool.store.blocks import (
     FactBlock,
     RawBlock,
@@ -33,6 +34,7 @@ from unspool.trajectory import Trajectory, unpack_trajectory
 
 UNREAD = frozenset(("unreadable", "unreadable-database"))
 """Codes of an origin that could not be read to its end."""
+MOST_SAMPLES = 1000
 AGAIN = "-"
 """Begins the `attempt` of a version that could not be read to its end: it is tried again."""
 
@@ -58,19 +60,12 @@ class Taking(msgspec.Struct):
     """One origin being taken in."""
 
     ident: int
-    origin: Origin
-    is_database: bool = False
-    is_live: bool = False
     records: int = 0
     touched: set[Key] = set()
     codes: Counter[str] = msgspec.field(default_factory=Counter)
     samples: list[Problem] = []
     gave_facts: bool = False
     gave_whole: bool = False
-    told: list[Key] = []
-    """Of a database: the conversations that it told of before,"""
-    last: int = 0
-    """and the last fact of that time."""
 
 
 class Intake:
@@ -107,30 +102,41 @@ class Intake:
             self._put_origin(changed, origin.source, began.end, began.tail)
             self.report.unchanged += 1
         else:
-            self.connection.execute("SAVEPOINT origin")
-            ident = self._put_origin(changed, origin.source, began.end, began.tail)
-            taking = Taking(ident, origin, began.is_database, began.is_live)
-            anew = not (origin.start or taking.is_live or taking.is_database)
-            before = facts_told(self.connection, ident) if anew and rewrites(origin.source) else {}
-            self._forget(taking)
-            self.put(taking, items)
-            # Behind the reading: what a database no longer tells of, the store keeps.
-            for key in taking.told:
-                if forget_old_facts(self.connection, ident, key, taking.last, now()):
-                    taking.touched.add(key)
-            if before:
-                lost = keep_lost(self.connection, ident, before, now())
-                taking.touched |= lost
-                self.unlike |= lost
-            better = self._is_better(changed, taking)
-            if not better:
-                self.connection.execute("ROLLBACK TO origin")
+            self._take_origin(began, origin, items)
+
+    def _take_origin(self, began: Began, origin: Origin, items: Iterator[Item]) -> None:
+        changed = began.changed
+        self.connection.execute("SAVEPOINT origin")
+        ident = self._put_origin(changed, origin.source, began.end, began.tail)
+        taking = Taking(ident)
+        anew = not (origin.start or began.is_live or began.is_database)
+        before = facts_told(self.connection, ident) if anew and rewrites(origin.source) else {}
+        last = last_fact(self.connection)
+        told = self._forget(taking, began, origin)
+        self.put(taking, items)
+        # Behind the reading: what a database no longer tells of, the store keeps.
+        for key in told:
+            if forget_old_facts(self.connection, ident, key, last, now()):
+                taking.touched.add(key)
+        lost = keep_lost(self.connection, ident, before, now()) if before else set()
+        taking.touched |= lost
+        self.unlike |= lost
+        if not self._is_better(changed, origin, taking):
+            self.connection.execute("ROLLBACK TO origin")
             self.connection.execute("RELEASE origin")
-            if better:
-                self._finish(changed, taking)
-            else:
-                self.unlike |= taking.touched
-                self._miss(changed, taking.samples)
+            self.unlike |= taking.touched
+            self._miss(changed, taking.samples)
+            return
+        self.connection.execute(
+            "UPDATE origins SET records = ? + (CASE ? WHEN 0 THEN 0 ELSE records END) WHERE id = ?",
+            (taking.records, origin.start, ident),
+        )
+        self.connection.execute("RELEASE origin")
+        self.report.read += 1
+        self.report.bytes += changed.size_bytes - origin.start
+        self.touched |= taking.touched
+        for code, number in taking.codes.items():
+            self.report.count(code, number)
 
     def _put_origin(self, changed: Changed, source: str, end: int, tail: str) -> int:
         row = self.connection.execute(
@@ -148,33 +154,26 @@ class Intake:
         ).fetchone()  # fmt: skip
         return int(row[0])
 
-    def _forget(self, taking: Taking) -> None:
-        """What an earlier reading of the same records said."""
-        start = taking.origin.start
-        if start or taking.is_live:
+    def _forget(self, taking: Taking, began: Began, origin: Origin) -> list[Key]:
+        """What an earlier reading of the same records said. Of a database that is only known behind the
+        reading: the conversations that it told of."""
+        execute, ident = self.connection.execute, taking.ident
+        if origin.start or began.is_live:
             statement = "DELETE FROM problems WHERE origin_id = ? AND offset >= ?"
-            self.connection.execute(statement, (taking.ident, start))
-            if start:
-                return
-        elif only := taking.origin.only:
-            # The copy of the database is no longer true; the rest of it was not read.
-            self.connection.execute("DELETE FROM raw_traces WHERE origin_id = ?", (taking.ident,))
-            statement = "DELETE FROM problems WHERE origin_id = ? AND external_id = ?"
-            self.connection.executemany(statement, [(taking.ident, ident) for ident in only])
-            before = keys_of(self.connection, taking.ident)
-            taking.told = [
-                key for key in before if key[0] == taking.origin.source and key[1] in only
-            ]
-            taking.last = last_fact(self.connection)
-            return
+            execute(statement, (ident, origin.start))
+            if origin.start:
+                return []
         else:
-            for table in ("raw_traces", "problems"):
-                self.connection.execute(f"DELETE FROM {table} WHERE origin_id = ?", (taking.ident,))
-        if taking.is_database:
-            taking.told = keys_of(self.connection, taking.ident)
-            taking.last = last_fact(self.connection) if taking.told else 0
-        else:
-            taking.touched.update(forget_facts(self.connection, taking.ident))
+            # Of a database of which a part is read the copy is no longer true, either.
+            execute("DELETE FROM raw_traces WHERE origin_id = ?", (ident,))
+            of_part = " AND external_id IN (SELECT value FROM json_each(?))" if origin.only else ""
+            parts = [json.dumps(origin.only)] if origin.only else []
+            execute(f"DELETE FROM problems WHERE origin_id = ?{of_part}", (ident, *parts))
+        if not began.is_database:
+            taking.touched.update(forget_facts(self.connection, ident))
+            return []
+        only = {(origin.source, part) for part in origin.only}
+        return [key for key in keys_of(self.connection, ident) if not only or key in only]
 
     def put(self, taking: Taking, items: Iterator[Item]) -> None:
         """What the items tell of an origin, up to its end."""
@@ -186,10 +185,11 @@ class Intake:
                     taking.gave_facts = True
                 case RawBlock():
                     put_raw(self.connection, taking.ident, item)
-                case Problems(problems):
-                    taking.codes.update(problem.code for problem in problems)
-                    taking.samples = taking.samples or problems
-                    put_problems(self.connection, taking.ident, problems)
+                case Problem():
+                    taking.codes[item.code] += 1
+                    if len(taking.samples) < MOST_SAMPLES:
+                        taking.samples.append(item)
+                    put_problems(self.connection, taking.ident, [item])
                 case Whole(packed):
                     taking.gave_whole = True
                     self.keep_whole(unpack_trajectory(packed), taking.ident)
@@ -199,14 +199,14 @@ class Intake:
                 case _:
                     raise TypeError(type(item))
 
-    def _is_better(self, changed: Changed, taking: Taking) -> bool:
+    def _is_better(self, changed: Changed, origin: Origin, taking: Taking) -> bool:
         """Whether what was read may stand in place of what the store knew. A document that is half
         written may not. Nor may one that cannot be read to its end; but where its next version cannot,
         either, it is damaged, and what can be read of it counts."""
         if changed.known is None or taking.gave_whole:
             return True
         unread = bool(UNREAD & taking.codes.keys())
-        if taking.origin.start:
+        if origin.start:
             return not unread
         if not taking.gave_facts and taking.codes:
             return False
@@ -214,18 +214,6 @@ class Intake:
             return not is_half_written(changed.path, taking.codes)
         before = changed.known.attempt.removeprefix(AGAIN)
         return bool(before) and before != version_of(changed)
-
-    def _finish(self, changed: Changed, taking: Taking) -> None:
-        start = taking.origin.start
-        self.report.read += 1
-        self.report.bytes += changed.size_bytes - start
-        self.touched |= taking.touched
-        for code, number in taking.codes.items():
-            self.report.count(code, number)
-        self.connection.execute(
-            "UPDATE origins SET records = ? + (CASE ? WHEN 0 THEN 0 ELSE records END) WHERE id = ?",
-            (taking.records, start, taking.ident),
-        )
 
     def _miss(self, changed: Changed, problems: list[Problem]) -> None:
         """The store keeps what it knew: the origin is gone, cannot be read, or is half written."""

@@ -165,7 +165,7 @@ def _read_again(sync: Sync, ident: int, path: str, source: str, file: Path) -> N
         return  # events of an agent that no source knows yet
     size = file.stat().st_size
     origin = Origin(str(file), Path(path).name, name, size, lines=head.has_lines)
-    taking = Taking(ident, origin)
+    taking = Taking(ident)
     with transaction(sync.connection):
         forget_facts(sync.connection, ident)
         sync.connection.execute("DELETE FROM problems WHERE origin_id = ?", (ident,))

@@ -8,8 +8,6 @@ import msgspec
 from unspool.inspect.collection import make_entry
 from unspool.io.packing import tamed
 from unspool.io.times import parse_time
-from unspool.link import Patch
-from unspool.pipeline.finish import finish
 from unspool.reduce.totals import is_turn
 from unspool.store.blocks import squeeze
 from unspool.store.ids import platform_of, row_id
@@ -57,14 +55,6 @@ class Rows(NamedTuple):
     known: int | None = None
     """So many messages at the beginning the store has as they are, and they are left out here; None
     where nobody has looked."""
-
-
-def finished_rows(trajectory: Trajectory, patch: Patch | None) -> Rows | None:
-    """With what linking says of it; None where it is a mere copy of another."""
-    if patch is not None and patch.absorbed:
-        return None
-    finish(trajectory, patch)
-    return make_rows(trajectory)
 
 
 def make_rows(trajectory: Trajectory) -> Rows:

@@ -18,10 +18,9 @@ import msgspec
 
 from unspool.facts import Key, Problem
 from unspool.io.memory import give_back
-from unspool.io.packing import Packer
 from unspool.link import Card, Patch, link, make_card
 from unspool.pipeline.collect import Gathered, rebuild
-from unspool.store.batches import Conversation, Reduced
+from unspool.store.batches import Conversation, Reduced, pack
 from unspool.store.blocks import get_facts
 from unspool.store.changes import drop_old_changes
 from unspool.store.conversations import get_trajectory, only_new, put_rows, remove
@@ -29,7 +28,7 @@ from unspool.store.ids import row_id
 from unspool.store.intake import Report, mark_dirty, put_problems
 from unspool.store.opening import transaction
 from unspool.store.related import Related
-from unspool.store.rows import Rows, finished_rows
+from unspool.store.rows import Rows
 from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
 
 LARGEST_SHARE = 0.25
@@ -38,7 +37,6 @@ kept meanwhile. To make it takes three times as much as its facts."""
 MADE_WHOLE = "\0"
 """`facts_of` of conversations that came as trajectories: there are no facts of them."""
 
-_pack = Packer().encode
 _card = msgspec.msgpack.Decoder(Card).decode
 _patch = msgspec.msgpack.Decoder(Patch).decode
 
@@ -122,11 +120,11 @@ class Reducer:
                 del trajectory
                 trajectory = unpack_trajectory(packed)
                 del packed
-                patch = patches.get(card.key)
-                rows = finished_rows(trajectory, _unpacked(patch))
-                told = self.describe(trajectory) if rows is not None else None
-                rows = only_new(self.connection, rows) if rows is not None else None
-                made.append(Reduced(card.key, _pack(card), patch, rows, told))
+                reduced = Reduced.of(trajectory, card, _unpacked(patches.get(card.key)))
+                if reduced.rows is not None:
+                    rows = only_new(self.connection, reduced.rows)
+                    reduced = reduced._replace(rows=rows, told=self.describe(trajectory))
+                made.append(reduced)
                 del trajectory
         except (sqlite3.Error, OSError):
             raise
@@ -159,6 +157,7 @@ class Update:
         related_path: Path | None = None,
     ) -> None:
         self.connection = connection
+        self._execute = connection.execute
         self.report = report
         self.reducers = reducers
         self.told = told
@@ -188,9 +187,6 @@ class Update:
 
     def _ask_whether_all_is_linked(self) -> None:
         self.unlinked = self._execute("SELECT 1 FROM dirty LIMIT 1").fetchone() is not None
-
-    def _execute(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
-        return self.connection.execute(statement, values)
 
     # reduce and write
 
@@ -238,10 +234,9 @@ class Update:
         key = (trajectory.source, trajectory.conversation_id)
         if owner_of(self.connection, key) is not None:
             return  # a copy that was taken away: the conversation itself knows better
-        card = _pack(make_card(trajectory))
         *_, patch = self._card_of(key)
-        rows = finished_rows(trajectory, _unpacked(patch))
-        self._put(Reduced(key, card, patch, rows), MADE_WHOLE, [origin_id])
+        reduced = Reduced.of(trajectory, make_card(trajectory), _unpacked(patch))
+        self._put(reduced, MADE_WHOLE, [origin_id])
         mark_dirty(self.connection, [key])
         self.reduced.add(key)
 
@@ -258,16 +253,14 @@ class Update:
     def _renew_problems(self, problems: list[Problem]) -> None:
         """What shows only when a conversation is put together, each once."""
         for problem in problems:
-            row = self._execute(
-                "SELECT id FROM origins WHERE path = ?", (problem.origin,)
-            ).fetchone()
-            if row is not None:
+            at = self._execute("SELECT id FROM origins WHERE path = ?", (problem.origin,))
+            for (origin_id,) in at.fetchall():
                 self._execute(
                     "DELETE FROM problems WHERE origin_id = ? AND offset = ? AND code = ?",
-                    (row[0], problem.offset, problem.code),
+                    (origin_id, problem.offset, problem.code),
                 )
                 self.report.count(problem.code)
-                put_problems(self.connection, int(row[0]), [problem])
+                put_problems(self.connection, origin_id, [problem])
 
     def _put(self, reduced: Reduced, owner: str, origin_ids: Iterable[int] = ()) -> None:
         """The card, and the rows that were made with its patch: none where it is a mere copy."""
@@ -350,8 +343,10 @@ class Update:
         """Of one that came as a trajectory, or that is a mere copy: nothing is reduced for it."""
         owner, card, _ = self._card_of(key)
         trajectory = get_trajectory(self.connection, row_id(*key))
-        rows = finished_rows(trajectory, patch) if trajectory is not None else None
-        self._put(Reduced(key, card or b"", _packed(patch), rows), owner)
+        reduced = Reduced(key, card or b"", _packed(patch), None)
+        if trajectory is not None and card is not None:
+            reduced = Reduced.of(trajectory, _card(card), patch)
+        self._put(reduced, owner)
 
     def _link_later(self, owner: Key) -> None:
         """It could not be made again: the next try, or the next start, links it anew."""
@@ -364,7 +359,7 @@ class Update:
 
 
 def _packed(patch: Patch | None) -> bytes | None:
-    return _pack(patch) if patch is not None else None
+    return pack(patch) if patch is not None else None
 
 
 def _unpacked(patch: bytes | None) -> Patch | None:
