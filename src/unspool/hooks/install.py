@@ -13,8 +13,8 @@ from unspool.hooks import files, manifest, plugin
 from unspool.hooks.agents import AGENTS, Agent, Version, dotted
 from unspool.hooks.manifest import Installed, digest, keep, kept
 from unspool.hooks.settings import Settings, said_by
-from unspool.hooks.spool import FILE_MODE, PROGRAM, Layout, hand_over
-from unspool.io.temporary import take_lock
+from unspool.hooks.spool import PROGRAM, Layout, hand_over
+from unspool.io.temporary import lock_file
 from unspool.io.values import dict_of
 
 TRIES = 3
@@ -249,17 +249,11 @@ def _remove_folders(folders: list[str]) -> None:
 
 @contextmanager
 def _alone(layout: Layout) -> Iterator[None]:
-    """One installer at a time; the lock goes away with its process."""
-    handle = os.open(layout.live / "hooks.lock", os.O_CREAT | os.O_RDWR, FILE_MODE)
-    try:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while take_lock(handle) is False:
-            if time.monotonic() > deadline:
-                raise HooksRefused("another `unspool hooks` is at work; try again later")
-            time.sleep(0.05)
+    """One installer at a time."""
+    with lock_file(layout.live / "hooks.lock", WAIT_SECONDS) as (_, is_ours):
+        if not is_ours:
+            raise HooksRefused("another `unspool hooks` is at work; try again later")
         yield
-    finally:
-        os.close(handle)
 
 
 def _restless(agent: Agent, path: Path) -> HooksRefused:

@@ -20,6 +20,7 @@ import msgspec
 from unspool.errors import UnknownFormat, UnreadableOrigin
 from unspool.io.origins import Origin, iter_lines, open_origin, read_head
 from unspool.io.values import list_of
+from unspool.pipeline.job import Progress
 from unspool.sinks import jsonl
 
 Json = dict[str, Any]
@@ -28,8 +29,6 @@ SHOWN = 20
 CONTEXT = frozenset(("context", "file_path"))
 """Fields that say where a conversation was found and what surrounded it, not what was said."""
 PROGRESS_BYTES = 8_000_000
-Progress = Callable[[int], None] | None
-"""Takes how many bytes more are done; None where nobody listens."""
 
 ABSENT = msgspec.UNSET
 """Stands for a value that one side does not have."""
@@ -94,7 +93,7 @@ def compare(
     b: str,
     ignore: frozenset[str] = frozenset(),
     shown: int = SHOWN,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Callable[[int], Progress | None] | None = None,
 ) -> Comparison:
     """Compare two files; `ignore` names fields that do not count.
 
@@ -208,7 +207,7 @@ def plain_file(path: str) -> Iterator[Origin]:
         raise UnreadableOrigin(f"{path}: {error.strerror or error}") from None
 
 
-def _iter_ids(origin: Origin, advance: Progress) -> Iterator[tuple[int, str | None, bytes]]:
+def _iter_ids(origin: Origin, advance: Progress | None) -> Iterator[tuple[int, str | None, bytes]]:
     """(offset, conversation id or None where the line is no conversation, line)."""
     reported = 0
     for offset, line in iter_lines(origin):

@@ -17,11 +17,9 @@ from unspool.facts import Problem
 from unspool.io.origins import Tally
 from unspool.io.times import format_time
 from unspool.pipeline.discover import discover
+from unspool.pipeline.job import Progress
 from unspool.prompts.context import shorten
 from unspool.sources.copilot_telemetry import NAME, Event, iter_events, text_of
-
-Progress = Callable[[int], Callable[[int], None] | None] | None
-"""Gets the number of bytes that there are and gives what is told the bytes done."""
 
 _PLACES = 5
 
@@ -47,7 +45,7 @@ class Problems(msgspec.Struct, kw_only=True):
 
 
 def iter_telemetry(
-    paths: Iterable[str], tally: Tally, progress: Progress = None
+    paths: Iterable[str], tally: Tally, progress: Callable[[int], Progress] | None = None
 ) -> Iterator[Event]:
     """The events of all telemetry under the paths, in order; what cannot be read goes to the tally."""
     paths = list(paths)
@@ -87,7 +85,9 @@ class TypeReport(Problems, kw_only=True):
     types: list[EventType] = msgspec.field(default_factory=list)
 
 
-def search_types(paths: Iterable[str], contains: str = "", progress: Progress = None) -> TypeReport:
+def search_types(
+    paths: Iterable[str], contains: str = "", progress: Callable[[int], Progress] | None = None
+) -> TypeReport:
     """The types whose name contains the text, whatever its case."""
     report = TypeReport()
     types: dict[str, EventType] = {}
@@ -203,80 +203,6 @@ class _Role(msgspec.Struct):
 _roles: msgspec.json.Decoder[list[_Role]] = msgspec.json.Decoder(list[_Role])
 
 
-class ModelCheck:
-    """Takes events one by one; the sessions are compared once all are in."""
-
-    def __init__(self, examples: int = EXAMPLES) -> None:
-        self.limit = examples
-        self.findings = {name: Finding(name, text) for name, text in INVARIANTS.items()}
-        self.report = Report(findings=list(self.findings.values()))
-        self._engine: dict[tuple[str, str], dict[str, None]] = {}
-        self._sessions: dict[tuple[str, str], tuple[int, Violation]] = {}
-
-    def take(self, event: Event) -> None:
-        self.report.events += 1
-        if event.name == "engine.messages":
-            self.report.engine_events += 1
-            seen = Violation(
-                event.origin,
-                event.offset,
-                conversation_id=text_of(event.told.conversationId),
-                request_id=text_of(event.told.headerRequestId),
-                base_model=text_of(event.told.baseModel),
-                option_model=event.model,
-                last_role=_last_role(event),
-            )
-            answered, asked = bool(seen.base_model), bool(seen.option_model)
-            self._look("one-model-field", not (answered and asked), seen)
-            self._look("some-model-field", answered or asked, seen)
-            if seen.last_role == "assistant":
-                self._look("answer-has-base-model", answered, seen)
-            elif seen.last_role:
-                self._look("request-has-option-model", asked, seen)
-            else:
-                self.report.unreadable_lists += 1
-            if seen.conversation_id and seen.request_id:
-                models = self._engine.setdefault((seen.conversation_id, seen.request_id), {})
-                models.update(dict.fromkeys(m for m in (seen.base_model, seen.option_model) if m))
-        elif event.name in ("interactiveSessionMessage", "interactiveSessionResponse"):
-            self.report.session_events += 1
-            model = text_of(event.told.baseModel) or text_of(event.told.model)
-            key = (
-                text_of(event.told.sessionId) or text_of(event.told.conversationId),
-                text_of(event.told.requestId),
-            )
-            if not model or model.lower() == "auto" or not all(key):
-                return
-            rank = 1 if event.name == "interactiveSessionResponse" else 0
-            if key not in self._sessions or rank >= self._sessions[key][0]:
-                seen = Violation(
-                    event.origin,
-                    event.offset,
-                    conversation_id=key[0],
-                    request_id=key[1],
-                    session_model=model,
-                )
-                self._sessions[key] = (rank, seen)
-
-    def _look(self, name: str, holds: bool, seen: Violation) -> None:
-        finding = self.findings[name]
-        finding.checked += 1
-        if not holds:
-            finding.violated += 1
-            if len(finding.examples) < self.limit:
-                finding.examples.append(seen)
-
-    def finish(self) -> Report:
-        for key, (_, seen) in self._sessions.items():
-            models = self._engine.get(key)
-            if not models:
-                self.report.unmatched_sessions += 1
-                continue
-            seen.engine_models = list(models)
-            self._look("session-agrees", seen.session_model in models, seen)
-        return self.report
-
-
 def _last_role(event: Event) -> str:
     """The role of the list's last message; empty where the list cannot be read."""
     body, broken = event.read_messages() or (b"", True)
@@ -289,12 +215,66 @@ def _last_role(event: Event) -> str:
 
 
 def check_models(
-    paths: Iterable[str], examples: int = EXAMPLES, progress: Progress = None
+    paths: Iterable[str],
+    examples: int = EXAMPLES,
+    progress: Callable[[int], Progress] | None = None,
 ) -> Report:
-    """Check the model fields of all telemetry under the paths."""
-    check = ModelCheck(examples)
+    """Check the model fields of all telemetry under the paths; the sessions once all events are in."""
+    findings = {name: Finding(name, text) for name, text in INVARIANTS.items()}
+    report = Report(findings=list(findings.values()))
+    engine: dict[tuple[str, str], dict[str, None]] = {}
+    sessions: dict[tuple[str, str], tuple[bool, Violation]] = {}
     tally = Tally()
+
+    def look(name: str, holds: bool, seen: Violation) -> None:
+        finding = findings[name]
+        finding.checked += 1
+        if not holds:
+            finding.violated += 1
+            if len(finding.examples) < examples:
+                finding.examples.append(seen)
+
     for event in iter_telemetry(paths, tally, progress):
-        check.take(event)
-    check.report.lack(tally.flaws)
-    return check.finish()
+        report.events += 1
+        told = event.told
+        if event.name == "engine.messages":
+            report.engine_events += 1
+            seen = Violation(
+                event.origin,
+                event.offset,
+                conversation_id=text_of(told.conversationId),
+                request_id=text_of(told.headerRequestId),
+                base_model=text_of(told.baseModel),
+                option_model=event.model,
+                last_role=_last_role(event),
+            )
+            answered, asked = bool(seen.base_model), bool(seen.option_model)
+            look("one-model-field", not (answered and asked), seen)
+            look("some-model-field", answered or asked, seen)
+            if seen.last_role == "assistant":
+                look("answer-has-base-model", answered, seen)
+            elif seen.last_role:
+                look("request-has-option-model", asked, seen)
+            else:
+                report.unreadable_lists += 1
+            if seen.conversation_id and seen.request_id:
+                models = engine.setdefault((seen.conversation_id, seen.request_id), {})
+                models.update(dict.fromkeys(m for m in (seen.base_model, seen.option_model) if m))
+        elif event.name in ("interactiveSessionMessage", "interactiveSessionResponse"):
+            report.session_events += 1
+            model = text_of(told.baseModel) or text_of(told.model)
+            key = text_of(told.sessionId) or text_of(told.conversationId), text_of(told.requestId)
+            is_answer = event.name == "interactiveSessionResponse"
+            if not model or model.lower() == "auto" or not all(key):
+                continue
+            if key not in sessions or is_answer >= sessions[key][0]:
+                seen = Violation(event.origin, event.offset, *key, session_model=model)
+                sessions[key] = is_answer, seen
+    for key, (_, seen) in sessions.items():
+        seen.engine_models = list(engine.get(key, ()))
+        if seen.engine_models:
+            look("session-agrees", seen.session_model in seen.engine_models, seen)
+        else:
+            report.unmatched_sessions += 1
+    report.lack(tally.flaws)
+    return report

@@ -9,6 +9,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -18,6 +19,7 @@ from unspool.io.signals import Later
 
 PREFIX = "unspool-"
 LOCK = ".lock"
+_WAIT_STEP = 0.05
 
 
 @contextmanager
@@ -67,6 +69,20 @@ def _locked(folder: Path) -> Iterator[None]:
         if take_lock(file.fileno()):
             Path(file.name).replace(folder / LOCK)
         yield
+
+
+@contextmanager
+def lock_file(path: Path, wait_seconds: float = 0) -> Iterator[tuple[int, bool]]:
+    """The file, made if it is not there, for its owner only; and whether this process has its lock,
+    which goes away with the process, or another one has it."""
+    handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        deadline = time.monotonic() + wait_seconds
+        while (is_taken := take_lock(handle) is False) and time.monotonic() < deadline:
+            time.sleep(_WAIT_STEP)
+        yield handle, not is_taken  # Windows has no such locks: everybody may
+    finally:
+        os.close(handle)
 
 
 def take_lock(handle: int) -> bool | None:

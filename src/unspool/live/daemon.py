@@ -24,7 +24,7 @@ from unspool.errors import AlreadyRunning, QueueError, StoreError, UnspoolError
 from unspool.facts import Key
 from unspool.hooks.spool import FILE_MODE, Layout
 from unspool.io.memory import give_back
-from unspool.io.temporary import scratch, take_lock
+from unspool.io.temporary import lock_file, scratch
 from unspool.live.forward import RemoteQueue, run_intake
 from unspool.live.intake import read_payload
 from unspool.live.monitors import Monitors
@@ -90,9 +90,8 @@ class News(msgspec.Struct, omit_defaults=True):
 def only_daemon(layout: Layout, store: Path) -> Iterator[None]:
     """One per store: a second one is told who runs."""
     layout.make()
-    handle = os.open(layout.live / "daemon.lock", os.O_CREAT | os.O_RDWR, FILE_MODE)
-    try:
-        if take_lock(handle) is False:
+    with lock_file(layout.live / "daemon.lock") as (_, is_ours):
+        if not is_ours:
             status = read_status(layout)
             who = f"process {status.get('pid', '?')} on {status.get('host', 'this machine')}"
             since = f", since {status['started_at']}" if "started_at" in status else ""
@@ -100,20 +99,15 @@ def only_daemon(layout: Layout, store: Path) -> Iterator[None]:
         yield
         with suppress(OSError):
             (layout.live / "daemon.json").unlink(missing_ok=True)
-    finally:
-        os.close(handle)
 
 
 def is_running(layout: Layout) -> bool:
     """Whether a daemon watches for this store."""
     try:
-        handle = os.open(layout.live / "daemon.lock", os.O_RDWR)
+        with lock_file(layout.live / "daemon.lock") as (_, is_ours):
+            return not is_ours
     except OSError:
         return False
-    try:
-        return take_lock(handle) is False
-    finally:
-        os.close(handle)
 
 
 def read_status(layout: Layout) -> dict[str, Any]:
@@ -291,9 +285,7 @@ class Daemon:
                 if work.writer.reducers.rest():
                     gc.collect()
                     give_back()  # what the busy time took
-                most = min(work.monitors.wait_seconds(), STATUS_SECONDS)
-                if work.queue.remote:
-                    most = min(most, work.ask_seconds())
+                most = min(work.monitors.wait_seconds(), STATUS_SECONDS, work.ask_seconds())
                 wait = work.schedule.wait_seconds(most)
                 if wait > 0:
                     self.bell.wait(wait)

@@ -17,6 +17,7 @@ from unspool.live.failpoints import reach
 from unspool.live.intake import SWEEP_SECONDS, sweep, take_in
 from unspool.live.mirror import Sender
 from unspool.live.queue import READ_EVENTS, Arrival, Queue, SqliteQueue, queue_path
+from unspool.store.opening import transaction
 from unspool.trajectory import Trajectory
 
 SPOOL_SECONDS = 0.01
@@ -97,17 +98,11 @@ class Forward:
     def _forget(self, acknowledged: str) -> None:
         if not acknowledged:
             return
-        milliseconds, count = map(int, acknowledged.split("-"))
-        self._db.execute("BEGIN IMMEDIATE")
-        self._db.execute(
-            "DELETE FROM events WHERE seq IN"
-            " (SELECT seq FROM sent WHERE (milliseconds, count) <= (?, ?))",
-            (milliseconds, count),
-        )
-        self._db.execute(
-            "DELETE FROM sent WHERE (milliseconds, count) <= (?, ?)", (milliseconds, count)
-        )
-        self._db.execute("COMMIT")
+        place = tuple(map(int, acknowledged.split("-")))
+        sent = "FROM sent WHERE (milliseconds, count) <= (?, ?)"
+        with transaction(self._db):
+            self._db.execute(f"DELETE FROM events WHERE seq IN (SELECT seq {sent})", place)
+            self._db.execute(f"DELETE {sent}", place)
 
 
 def run_intake(

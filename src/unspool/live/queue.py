@@ -17,6 +17,7 @@ import zstandard
 
 from unspool.errors import QueueError
 from unspool.hooks.spool import FILE_MODE, Layout
+from unspool.store.opening import transaction
 
 MOST_TRIES = 3
 """What fails as often for a fault of ours is dead: the others go on."""
@@ -154,15 +155,8 @@ class SqliteQueue:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._explained():
-            self.connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self.connection.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    self.connection.execute("ROLLBACK")
-                raise
+        with self._explained(), transaction(self.connection):
+            yield
 
     def put(self, arrivals: Sequence[Arrival]) -> int:
         rows = [(*one[:5], self._pack(one.data)) for one in arrivals]

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unspool import sinks, sources
-from unspool.io.compression import PACKED
-from unspool.io.origins import Origin, read_head
+from unspool.io.origins import Origin, plain_name, read_head
 from unspool.io.temporary import scratch
 from unspool.store.batches import Batch
 from unspool.store.blocks import forget_facts, iter_raw
@@ -175,9 +174,7 @@ def _read_again(sync: Sync, ident: int, path: str, source: str, file: Path) -> N
 
 def lay_out(connection: sqlite3.Connection, ident: int, path: str, folder: Path) -> Path:
     """The origin as a file again, under the same names: formats are told by them too."""
-    for suffix in PACKED:
-        path = path.removesuffix(suffix)  # what was kept is unpacked
-    original = Path(path)
+    original = Path(path).with_name(plain_name(path))  # what was kept is unpacked
     file = folder.joinpath(*original.parts[1:] if original.is_absolute() else original.parts)
     file.parent.mkdir(parents=True, exist_ok=True)
     with open(file, "wb") as target:

@@ -3,7 +3,6 @@
 import errno
 import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -13,14 +12,13 @@ import platformdirs
 import zstandard
 
 from unspool.errors import StoreBusy, StoreError
-from unspool.io.temporary import take_lock
+from unspool.io.temporary import lock_file
 from unspool.store.tables import APPLICATION_ID, VERSION, make_tables
 
 VARIABLE = "UNSPOOL_STORE"
 NAME = "conversations.db"
 OWNER_ONLY = 0o600
 BUSY_SECONDS = 30
-_WAIT_STEP = 0.1
 
 
 def default_path() -> Path:
@@ -194,31 +192,24 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
+        connection.execute("COMMIT")
     except BaseException:
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
         raise
-    connection.execute("COMMIT")
 
 
 @contextmanager
 def write_lock(path: Path, wait_seconds: float) -> Iterator[None]:
     """One process writes: a lock that goes away with it; the file says whose it is."""
-    lock = path.with_name(path.name + ".lock")
-    handle = os.open(lock, os.O_CREAT | os.O_RDWR, OWNER_ONLY)
-    try:
-        deadline = time.monotonic() + wait_seconds
-        while take_lock(handle) is False:  # Windows: SQLite's own lock must do
-            if time.monotonic() >= deadline:
-                owner = os.pread(handle, 100, 0).decode("ascii", "replace").strip()
-                who = f"process {owner}" if owner else "another process"
-                raise StoreBusy(f"the store {path} is being written by {who}; try again later")
-            time.sleep(_WAIT_STEP)
+    with lock_file(path.with_name(path.name + ".lock"), wait_seconds) as (handle, is_ours):
+        if not is_ours:
+            owner = os.pread(handle, 100, 0).decode("ascii", "replace").strip()
+            who = f"process {owner}" if owner else "another process"
+            raise StoreBusy(f"the store {path} is being written by {who}; try again later")
         os.ftruncate(handle, 0)
         os.pwrite(handle, str(os.getpid()).encode(), 0)
         yield
-    finally:
-        os.close(handle)
 
 
 def store_path(connection: sqlite3.Connection) -> Path:
