@@ -45,13 +45,15 @@ class Database:
 
 @contextmanager
 def reading(origin: Origin, tally: Tally) -> Iterator[Database]:
-    """A store of which all is read that can be; what cannot is a problem, and never raised."""
+    """A store of which all is read that can be, as it stands at one moment though it is being written;
+    what cannot be read is a problem, and never raised."""
     try:
         with open_database(origin.path) as database:
             if database.stale:
                 tally.records += 1
                 why = "the log beside it is too long to copy"
                 tally.lose("stale-database", origin.path, 0, why)
+            database.connection.execute("BEGIN")
             yield database
     except DAMAGE as error:
         tally.records += 1

@@ -68,6 +68,7 @@ class Asked(msgspec.Struct):
 
 
 class Bubble(Asked):
+    ident: str = msgspec.field(default="", name="bubbleId")
     thinking: Any = None
     toolFormerData: Tool | None = None
     tokenCount: Count | None = None

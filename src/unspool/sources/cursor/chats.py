@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from unspool.facts import ROOT, AnyFact, Key, MessageSeen, Rank
-from unspool.io.databases import MAGIC, Database
+from unspool.io.databases import MAGIC, Database, reading
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.times import format_time, parse_time
 from unspool.io.values import field_of, parse_object, str_of
@@ -49,7 +49,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     if origin.path.endswith(".json"):
         yield from _read_beside(store)
     else:
-        with store.opened() as database:
+        with reading(origin, tally) as database:
             yield from store.read(database)
 
 

@@ -51,8 +51,6 @@ from unspool.sources.cursor.tools import (
 from unspool.sources.scribe import Scribe
 
 Composer = dict[str, Any]
-Listed = tuple[str, Bubble]
-"""(id, bubble)."""
 _TOOLS = 15
 """The capability under which composers before 0.50 keep the calls of their bubbles."""
 
@@ -140,8 +138,8 @@ class Conversation:
         for capability in dicts_of(composer.get("capabilities")):
             if capability.get("type") == _TOOLS:
                 self._tools |= dict_of(decoded(field_of(capability.get("data"), "bubbleDataMap")))
-        self._notices: list[Listed] = []
-        self._runs: list[list[Listed]] = []
+        self._notices: list[Bubble] = []
+        self._runs: list[list[Bubble]] = []
         self._missing = 0
         """Headers whose bubble is not there."""
         self._last: int | None = None
@@ -157,34 +155,34 @@ class Conversation:
     def read(self) -> Iterator[AnyFact]:
         """The bubbles in order, and what was abandoned before what came instead of it."""
         orphans = self._orphans()
-        listed: Iterable[Listed] = orphans
+        listed: Iterable[Bubble] = orphans
         after = ROOT
         if self._order:
             listed = filter(None, map(self._load, self._order))
-            self._notices = [orphan for orphan in orphans if orphan[1].is_notice]
-            self._runs = _runs(orphan for orphan in orphans if not orphan[1].is_notice)
+            self._notices = [bubble for bubble in orphans if bubble.is_notice]
+            self._runs = _runs(bubble for bubble in orphans if not bubble.is_notice)
         if self._runs:
             start = self._scribe("start:" + self.key[1], after=ROOT)
             start.link()  # what even the first bubble can be forked from
             yield from start.facts
             after = start.entry
         turn = Turn()
-        for (ident, bubble), (follows, answer) in pairwise(chain(listed, [("", Bubble())])):
-            answer = Bubble() if answer.is_prompt else answer
+        for bubble, follower in pairwise(chain(listed, [Bubble()])):
+            answer = Bubble() if follower.is_prompt else follower
             if bubble.is_prompt:
                 yield from self._end(turn)
                 request = bubble.request or answer.request
                 sent = bubble.time or answer.sent or self._generation(request).time
                 for run in self._runs_before(sent):
                     yield from self._abandon(run, after, bubble.words)
-                turn = Turn(ident, bubble.words, request, sent, model=bubble.model)
+                turn = Turn(bubble.ident, bubble.words, request, sent, model=bubble.model)
                 self._requests.add(request)
                 self._last = sent or self._last
-            answered = bool(follows) and answer.type is not None
-            after = yield from self._tell_all(turn, [(ident, bubble)], after, answered)
+            answered = answer.type is not None
+            after = yield from self._tell_all(turn, [bubble], after, answered)
         at_work = self._composer.get("status") not in ("completed", "aborted")
         for run in self._runs_before(None):
-            if at_work and all((b.created or 0) > (self._last or 0) for _, b in run):
+            if at_work and all((b.created or 0) > (self._last or 0) for b in run):
                 after = yield from self._tell_all(turn, run, after)  # not yet listed
             else:
                 yield from self._abandon(run, after, turn.words)
@@ -200,7 +198,7 @@ class Conversation:
     def _scribe(self, entry: str = "", **place: Any) -> Scribe:
         return self._reader.scribe(self.key, entry, **place)
 
-    def _load(self, ident: str) -> Listed | None:
+    def _load(self, ident: str) -> Bubble | None:
         """The row, over what the composer itself holds; None where there is neither."""
         inline = self._inline.get(ident)
         data = self._fetch(f"bubbleId:{self.key[1]}:{ident}")
@@ -218,43 +216,40 @@ class Conversation:
         bubble = BUBBLE.convert({**(inline or {}), **(row or {})})
         if bubble.call is None and ident in self._tools:
             bubble.toolFormerData = TOOL.convert(self._tools[ident])
-        return ident, bubble
+        bubble.ident = ident
+        return bubble
 
-    def _orphans(self) -> list[Listed]:
+    def _orphans(self) -> list[Bubble]:
         """The rows that the headers do not name and that say something: by `createdAt` (a prompt
         before answers of its moment), else in the order of writing."""
         prefix = f"bubbleId:{self.key[1]}:"
         keys = self._rows.as_written(prefix) if self._rows is not None else []
         idents = (key.removeprefix(prefix) for key in keys)
         rows = [self._load(ident) for ident in idents if ident not in self._order]
-        orphans: list[Listed] = []
-        for ident, bubble in filter(None, rows):
-            if bubble.is_empty and not bubble.is_notice:
-                self._reader.tally.noise += 1
-            else:
-                orphans.append((ident, bubble))
-        orphans.sort(key=lambda orphan: orphan[1].place)
-        return orphans
+        bubbles = list(filter(None, rows))
+        orphans = [b for b in bubbles if b.is_notice or not b.is_empty]
+        self._reader.tally.noise += len(bubbles) - len(orphans)
+        return sorted(orphans, key=lambda bubble: bubble.place)
 
-    def _runs_before(self, sent: int | None) -> list[list[Listed]]:
+    def _runs_before(self, sent: int | None) -> list[list[Bubble]]:
         """The runs that were sent before this moment, or all; they are gone then."""
-        earlier = [run for run in self._runs if sent is None or (run[0][1].began or sent) < sent]
+        earlier = [run for run in self._runs if sent is None or (run[0].began or sent) < sent]
         self._runs = [run for run in self._runs if run not in earlier]
         return earlier
 
-    def _abandon(self, run: list[Listed], after: str, instead: str) -> Iterator[AnyFact]:
+    def _abandon(self, run: list[Bubble], after: str, instead: str) -> Iterator[AnyFact]:
         """A prompt that was sent, and then edited or sent again. Only the run is left of it: the words
         are those of its generation, else those that were sent in its place."""
-        first, bubble = run[0]
-        request = next((bubble.request for _, bubble in run if bubble.request), "")
-        turn = Turn(request=request, sent=bubble.began, withdrawn=True)
-        if bubble.is_prompt:
-            turn.model = bubble.model
+        first = run[0]
+        request = next((bubble.request for bubble in run if bubble.request), "")
+        turn = Turn(request=request, sent=first.began, withdrawn=True)
+        if first.is_prompt:
+            turn.model = first.model
         else:
-            entry = f"bubble:{first}:prompt"
-            asked = self._scribe(entry, time=bubble.began, after=after, rank=RANK)
+            entry = f"bubble:{first.ident}:prompt"
+            asked = self._scribe(entry, time=first.began, after=after, rank=RANK)
             asked.message(
-                id=f"{first}:prompt", role="user", request=request, withdrawn=True,
+                id=f"{first.ident}:prompt", role="user", request=request, withdrawn=True,
                 text=self._generation(request).words or instead,
             )  # fmt: skip
             yield from asked.facts
@@ -265,10 +260,10 @@ class Conversation:
         """When the request was over, and Cursor's notices about it. These stand on bubbles outside
         the headers, as in `{"errorDetails": {"requestId": …}}` (test_a_notice_is_no_answer)."""
         request = turn.request
-        due = [n for n in self._notices if last or (request and n[1].error[0] == request)]
+        due = [n for n in self._notices if last or (request and n.error[0] == request)]
         self._notices = [notice for notice in self._notices if notice not in due]
-        for ident, bubble in due:
-            yield from self._tell(turn, bubble, ident, after=None)
+        for notice in due:
+            yield from self._tell(turn, notice, after=None)
         if turn.prompt and turn.ended is not None:
             scribe = self._scribe(f"bubble:{turn.prompt}:end", time=turn.ended)
             data = {"duration_ms": (turn.ended - turn.sent) // 1000} if turn.sent else None
@@ -276,20 +271,21 @@ class Conversation:
             yield from scribe.facts
 
     def _tell_all(
-        self, turn: Turn, bubbles: list[Listed], after: str, answered: bool = False
+        self, turn: Turn, bubbles: list[Bubble], after: str, answered: bool = False
     ) -> Generator[AnyFact, None, str]:
         """What bubbles say, one after the other, and the record that the next one follows."""
-        for ident, bubble in bubbles:
-            facts = self._tell(turn, bubble, ident, after, answered)
+        for bubble in bubbles:
+            facts = self._tell(turn, bubble, after, answered)
             self._reader.tally.noise += not facts
             yield from facts
             after = facts[0].entry if facts else after
         return after
 
     def _tell(
-        self, turn: Turn, bubble: Bubble, ident: str, after: str | None, answered: bool = False
+        self, turn: Turn, bubble: Bubble, after: str | None, answered: bool = False
     ) -> list[AnyFact]:
         """The facts of a bubble; none where it says nothing."""
+        ident = bubble.ident
         time = turn.sent if bubble.is_prompt else bubble.time
         scribe = self._scribe(f"bubble:{ident}", time=time, after=after, rank=RANK)
         tool, attachments = bubble.call, attachments_of(bubble)
@@ -321,7 +317,7 @@ class Conversation:
                     scribe, turn, bubble, step, text=text, thinking=thinking, extra=bubble.extra
                 )
         if tool is not None:  # seen on bubbles of the person's too
-            self._call(scribe, turn, bubble, tool, ident)
+            self._call(scribe, turn, bubble, tool)
         elif bubble.errorDetails and bubble.error[1]:
             scribe.message(
                 id=f"{ident}:error", role="system", kind="error", text=bubble.error[1],
@@ -337,7 +333,7 @@ class Conversation:
                 on="request" if request else "message", subject=request or step,
                 prompt=given or None, completion=taken or None,
             )  # fmt: skip
-        return [*scribe.facts, *self._tell_beside(bubble, ident)] if scribe.facts else []
+        return [*scribe.facts, *self._tell_beside(bubble)] if scribe.facts else []
 
     def _say(self, scribe: Scribe, turn: Turn, bubble: Bubble, step: str, **fields: Any) -> None:
         scribe.message(
@@ -345,10 +341,10 @@ class Conversation:
             request=bubble.request or turn.request, withdrawn=turn.withdrawn, **fields,
         )  # fmt: skip
 
-    def _call(self, scribe: Scribe, turn: Turn, bubble: Bubble, tool: Tool, ident: str) -> None:
-        name, call = tool.name or "", tool.toolCallId or f"{ident}:tool"
+    def _call(self, scribe: Scribe, turn: Turn, bubble: Bubble, tool: Tool) -> None:
+        name, call = tool.name or "", tool.toolCallId or f"{bubble.ident}:tool"
         self._paths.add(path_of(decoded(tool.params or tool.rawArgs)))
-        step = turn.steps.part("call", ident, tool.modelCallId or "")
+        step = turn.steps.part("call", bubble.ident, tool.modelCallId or "")
         self._say(scribe, turn, bubble, step)
         # `rawArgs` is what the model wrote, `params` what Cursor made of it. Since 3.7 the former is
         # empty for some tools; what was sent to the model (`agentKv`) then knows better than `params`.
@@ -367,7 +363,7 @@ class Conversation:
             failed, status = of_editor(tool)
             scribe.returned(
                 call=call, name=name, text=text, details=details, failed=failed, status=status,
-                files=tuple(self._changes.of_tool(tool, name, ident)),
+                files=tuple(self._changes.of_tool(tool, name, bubble.ident)),
             )  # fmt: skip
         if kind_of(name) == "task":
             child = str_of(field_of(decoded(tool.result), "agentId"))
@@ -376,20 +372,20 @@ class Conversation:
             if child:
                 scribe.note("child_id", child, RANK, on="call", subject=call)
 
-    def _tell_beside(self, bubble: Bubble, ident: str) -> list[AnyFact]:
+    def _tell_beside(self, bubble: Bubble) -> list[AnyFact]:
         """Files that the bubble changed without a tool, by the code blocks of its text; and what the
         request was sent with: how many of each kind, and the root of the project as it was shown to the
         model: in some versions its name alone, which the paths of files may hold."""
-        scribe = self._scribe(f"bubble:{ident}:beside")
+        scribe = self._scribe(f"bubble:{bubble.ident}:beside")
         for touch in self._changes.of_bubble(bubble.codeBlocks):
             scribe.mark("file", touch, rank=RANK)
-        data = self._fetch(f"messageRequestContext:{self.key[1]}:{ident}")
+        data = self._fetch(f"messageRequestContext:{self.key[1]}:{bubble.ident}")
         context = self._reader.parse_object(data, self.key) if data is not None else None
         if context is None:
             return scribe.facts
         self._reader.tally.records += 1
         counts = {n: len(v) for n, v in context.items() if isinstance(v, list | dict) and v}
-        scribe.note("request_context", counts, RANK, on="message", subject=ident)
+        scribe.note("request_context", counts, RANK, on="message", subject=bubble.ident)
         layouts = list_of(context.get("projectLayouts")) or [None]
         root = clean_path(str_of(field_of(decoded(layouts[0]), "rootPath")))
         if is_absolute(root):
@@ -421,17 +417,17 @@ class Conversation:
         return scribe.facts
 
 
-def _runs(orphans: Iterable[Listed]) -> list[list[Listed]]:
+def _runs(orphans: Iterable[Bubble]) -> list[list[Bubble]]:
     """What was abandoned, run by run: each begins with a prompt, or with the first answer of a
     request, which has `timingInfo`."""
-    runs: list[list[Listed]] = []
-    for ident, bubble in orphans:
+    runs: list[list[Bubble]] = []
+    for bubble in orphans:
         goes_on = runs and not bubble.is_prompt
-        is_answer = goes_on and len(runs[-1]) == 1 and runs[-1][0][1].is_prompt
+        is_answer = goes_on and len(runs[-1]) == 1 and runs[-1][0].is_prompt
         if is_answer or (goes_on and bubble.sent is None):
-            runs[-1].append((ident, bubble))
+            runs[-1].append(bubble)
         else:
-            runs.append([(ident, bubble)])
+            runs.append([bubble])
     return runs
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import AnyFact
-from unspool.io.databases import MAGIC, Database, is_spare, open_database
+from unspool.io.databases import MAGIC, Database, is_spare, open_database, reading
 from unspool.io.origins import Head, Origin, Tally, Touched, TouchedRow
 from unspool.sources.cursor.composers import Reader
 from unspool.sources.cursor.generations import Generations
@@ -74,8 +74,13 @@ def touched(path: str, position: str) -> Touched | None:
                 position_now.rows.append((int(row[0]), str(row[1])))
         here = msgspec.json.encode(position_now).decode()
         before = msgspec.json.decode(position, type=_Position) if position else None
-        if before is None or before.last > newest or not _are_same(connection, before.rows):
+        if before is None or before.last > newest:
             return Touched(here)
+        for number, key in before.rows:
+            statement = "SELECT key FROM cursorDiskKV WHERE rowid = ?"
+            row = connection.execute(statement, (number,)).fetchone()
+            if row is not None and str(row[0]) != key:
+                return Touched(here)
         rows = connection.execute(
             "SELECT key, CAST(value AS BLOB) FROM cursorDiskKV WHERE rowid > ? ORDER BY rowid LIMIT ?",
             (before.last, _MOST_TOUCHED + 1),
@@ -96,22 +101,13 @@ class _Position(msgspec.Struct):
     rows: list[tuple[int, str]] = []
 
 
-def _are_same(connection: sqlite3.Connection, rows: list[tuple[int, str]]) -> bool:
-    statement = "SELECT key FROM cursorDiskKV WHERE rowid = ?"
-    for number, key in rows:
-        row = connection.execute(statement, (number,)).fetchone()
-        if row is not None and str(row[0]) != key:
-            return False
-    return True
-
-
 def _read(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     reader = Reader(origin.path, tally, "global")
     if not origin.named and is_spare(origin.path):
         tally.records += 1
         tally.noise += 1
         return
-    with reader.opened() as database:
+    with reading(origin, tally) as database:
         tables = database.tables()
         if "cursorDiskKV" in tables:
             reader.rows = rows = Keys(database.connection, "cursorDiskKV")

@@ -3,14 +3,12 @@ person out of what was sent, and the steps that their parts make."""
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import count
 from typing import Any, Literal
 
 from unspool.facts import NOBODY, Key, Problem, Rank
-from unspool.io.databases import DAMAGE, Database, open_database
 from unspool.io.door import read_json, sample
 from unspool.io.origins import Tally
 from unspool.io.times import parse_time
@@ -35,19 +33,6 @@ class Book:
         self.origin = origin
         self.tally = tally
         self._offsets = count()
-
-    @contextmanager
-    def opened(self) -> Iterator[Database]:
-        """The database at one moment, though it is being written. One that cannot be read, or not to
-        its end, is a problem; what was read stays."""
-        try:
-            with open_database(self.origin) as database:
-                if database.stale:
-                    self.problem("stale-database", "the log was too long to copy")
-                database.connection.execute("BEGIN")
-                yield database
-        except DAMAGE as error:
-            self.problem("unreadable-database", str(error))
 
     def scribe(self, key: Key, entry: str = "", **place: Any) -> Scribe:
         return Scribe(key, self.origin, next(self._offsets), entry=entry, **place)

@@ -84,15 +84,9 @@ class _Row(Asked):
 _decode_row = msgspec.json.Decoder(_Row).decode
 
 
-class Said(NamedTuple):
-    """What the conversations of a global database say."""
-
-    words: set[bytes]
-    requests: set[bytes]
-
-
-def said_beside(workspace: str) -> Said:
-    """What is said in the global database of the installation that a workspace's belongs to."""
+def said_beside(workspace: str) -> set[bytes]:
+    """What is said in the global database of the installation that a workspace's belongs to: digests
+    of the words of all prompts, and of the ids of all requests."""
     path = Path(workspace).parent.parent.parent / "globalStorage" / "state.vscdb"
     stamps: list[int] = []
     for part in (path, path.with_name(path.name + "-wal")):
@@ -101,13 +95,13 @@ def said_beside(workspace: str) -> Said:
             stamps += [state.st_mtime_ns, state.st_size]
         except OSError:
             stamps += [0, 0]
-    return _said(str(path), tuple(stamps)) if stamps[1] else Said(set(), set())
+    return _said(str(path), tuple(stamps)) if stamps[1] else set()
 
 
 @lru_cache(maxsize=1)
-def _said(path: str, stamps: tuple[int, ...]) -> Said:
+def _said(path: str, stamps: tuple[int, ...]) -> set[bytes]:
     """One walk over the global database serves all the workspaces beside it."""
-    said = Said(set(), set())
+    said: set[bytes] = set()
     try:
         with open_database(path) as database:
             rows = Keys(database.connection, "cursorDiskKV")
@@ -119,9 +113,9 @@ def _said(path: str, stamps: tuple[int, ...]) -> Said:
                     continue
                 for item in (row, *(row.conversation or ())):
                     idents = filter(None, (item.requestId, item.usageUuid))
-                    said.requests.update(digest(request_id(ident)) for ident in idents)
+                    said.update(digest(request_id(ident)) for ident in idents)
                     if item.is_prompt:
-                        said.words.add(digest(item.words))
+                        said.add(digest(item.words))
     except DAMAGE:
         pass  # its own reader tells
     return said

@@ -127,8 +127,8 @@ def _read_prompts(
     reader.tally.records += len(prompts)
     beside = said_beside(reader.origin)
     # What a run that was abandoned was asked with stands in no bubble, but the run has its request.
-    answered = {digest(g.words) for g in generations if digest(g.ident) in beside.requests}
-    spoken = spoken | beside.words | answered
+    answered = {digest(g.words) for g in generations if g.ident and digest(g.ident) in beside}
+    spoken = spoken | beside | answered
     # The name of the folder is how the editor knows the workspace.
     key = ("cursor", f"prompts-{Path(reader.origin).parent.name}")
     times: Counter[str] = Counter()
