@@ -9,6 +9,8 @@ _COMMAND = re.compile(r"<command-name>\s*(.*?)\s*</command-name>", re.DOTALL)
 _COMMAND_MESSAGE = re.compile(r"<command-message>\s*(.*?)\s*</command-message>", re.DOTALL)
 _COMMAND_ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 _SHELL = re.compile(r"^\s*<bash-input>(.*?)</bash-input>", re.DOTALL)
+_INTERRUPTION = re.compile(r"\[Request interrupted by user[^]]*\]\s*")
+"""And no word more: a person may quote it (cases/claude_code/quoted_interruption)."""
 _AROUND = re.compile(
     r"\s*<(ide_opened_file|ide_selection|ide_diagnostics|system-reminder|user-prompt-submit-hook"
     r"|new-diagnostics|post-tool-use-hook)\b[^>]*>(.*?)</\1>\s*",
@@ -55,7 +57,6 @@ _STARTS = (
     ("Stop hook feedback:", "notification"),
     ("<tick>", "injected"),
     ("<goal>", "injected"),
-    ("[Request interrupted by user", "interruption"),
     ("This session is being continued from a previous conversation", "summary"),
 )
 
@@ -113,6 +114,8 @@ def read_words(text: str) -> Words:
         return Words("shell", shell[1].strip())
     if given := _DIRECTIVE.match(start):
         return Words("", given[1].strip())
+    if _INTERRUPTION.fullmatch(start):
+        return Words("interruption", None)
     for opening, kind in _STARTS:
         if start.startswith(opening):
             return Words(kind, None)
