@@ -24,6 +24,7 @@ from unspool.link.copies import (
     child_elsewhere,
     find_begun,
     find_copies,
+    find_pieces,
     find_replays,
     find_seen_again,
 )
@@ -91,6 +92,9 @@ class _Board:
                 self.patch(key).absorbed = True
         for key, whole in find_seen_again(self.by_key).items():
             self.patch(whole).opinions |= self.by_key[key].opinions
+            self._absorb(key, whole)
+        for key, whole in find_pieces(self.by_key).items():
+            self.patch(whole).gained += self.by_key[key].unheard(self.by_key[whole])
             self._absorb(key, whole)
         for key, twin in find_twins(self.by_key).items():
             self._absorb(key, twin)

@@ -7,7 +7,7 @@ import msgspec
 from unspool.facts import Key
 from unspool.io.digests import digest
 from unspool.link.cards import LEAST_ID_CHARS, digest_of, iter_calls, iter_digests
-from unspool.reduce.totals import count_modes, drop_calls, drop_messages, leave_out
+from unspool.reduce.totals import count_modes, drop_calls, drop_messages, leave_out, put_in
 from unspool.trajectory import Link, Message, Trajectory, Workspace
 
 
@@ -38,6 +38,8 @@ class Patch(msgspec.Struct):
     """Request → the mode that it was made in, as an index says."""
     claimed: list[str] = []
     """Requests of prompts that a mere list put here and another conversation holds."""
+    gained: list[tuple[str, Message]] = []
+    """Answers that only a piece of it, which had no name, knows, each with the message before it."""
     title: str | None = None
     """A better one, that stands in the files of another conversation."""
 
@@ -58,6 +60,8 @@ def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
         known_places = {trajectory.file_path, *(trajectory.origins or ())}
         more = sorted(path for path in set(patch.origins) if path not in known_places)
         trajectory.origins = [*(trajectory.origins or []), *more] or None
+    for before, message in patch.gained:
+        put_in(trajectory, before, message)
     for message in trajectory.messages if patch.opinions else ():
         if message.id in patch.opinions:
             message.extra = {**patch.opinions[message.id], **(message.extra or {})}

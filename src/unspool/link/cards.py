@@ -76,6 +76,8 @@ class Card(msgspec.Struct):
     """Holds nothing but such prompts."""
     hollow: bool = False
     """Holds nothing that was said, only what it has for others."""
+    piece: list[Message] = []
+    """All that it says, if it has no name: what a killed process printed of another one."""
 
     @property
     def key(self) -> Key:
@@ -85,6 +87,19 @@ class Card(msgspec.Struct):
     def is_alone(self) -> bool:
         """Whether it says nothing of others, nor of itself what concerns them."""
         return not (self.parent or self.children or self.spawned or self.indexed or self.hollow)
+
+    def unheard(self, whole: "Card") -> list[tuple[str, Message]]:
+        """Of a piece, the answers that broke off and the whole does not know, each with the message
+        that it stands behind."""
+        known, names = set(iter_digests(whole.ids)), set(iter_digests(whole.names))
+        unheard: list[tuple[str, Message]] = []
+        before = ""
+        for message in self.piece:
+            if message.id and digest_of(message) in known:
+                before = message.id
+            elif message.role == "assistant" and digest(message.id or "") not in names:
+                unheard.append((before, message))
+        return unheard
 
     @property
     def seniority(self) -> tuple[bool, bool, str, str]:
@@ -113,6 +128,7 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
     listed = [message for message in trajectory.messages if message.request_id] if listing else []
     indexed = {message.request_id or "": message.timestamp or "" for message in listed}
     echoes = "only-echoes" in partial
+    unnamed = "unnamed-session" in partial
     requests = {
         message.request_id: None
         for message in trajectory.messages
@@ -146,7 +162,10 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
         opening=_opening(trajectory) if _needs_call(trajectory.parent) else b"",
         prompts=dict(filter(None, map(_prompt, calls))),
         same_as=same_as,
-        origins=_origins(trajectory) if same_as or indexed or _is_nameless(trajectory) else [],
+        origins=_origins(trajectory)
+        if same_as or indexed or unnamed or _is_nameless(trajectory)
+        else [],
+        piece=trajectory.messages if unnamed else [],
         requests=b"".join(map(digest, requests)),
         indexed=indexed,
         modes={message.request_id or "": message.mode for message in listed if message.mode},

@@ -37,6 +37,24 @@ def _holds(whole: bytes, part: bytes) -> bool:
     return bool(part) and set(iter_digests(part)) <= set(iter_digests(whole))
 
 
+def find_pieces(by_key: dict[Key, Card]) -> dict[Key, Key]:
+    """Pieces without a name → the conversation that holds one of their messages, and for their
+    sub-agents that of the same call (cases/copilot_cli/stdout_killed)."""
+    pieces = {key: card for key, card in by_key.items() if card.piece}
+    wanted = {piece: key for key, card in pieces.items() for piece in iter_digests(card.ids)}
+    wholes: dict[Key, Key] = {}
+    for key, card in by_key.items() if pieces else ():
+        for piece in iter_digests(card.ids) if key not in pieces else ():
+            if piece in wanted and tells(piece):
+                wholes.setdefault(wanted[piece], key)
+    for key in pieces:
+        session, _, call = key[1].partition("/")
+        whole = wholes.get((key[0], session))
+        if call and whole is not None:
+            wholes[key] = (key[0], f"{whole[1]}/{call}")
+    return {key: whole for key, whole in wholes.items() if whole in by_key}
+
+
 def find_copies(cards: Mapping[Key, Card]) -> Copies:
     copies: Copies = {}
     for group in _groups(cards):

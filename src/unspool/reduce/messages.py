@@ -128,6 +128,8 @@ def _build_joined(draft: Draft, parts: list[MessageSeen]) -> Message:
         if part.attachments:
             attachments += [a for a in part.attachments if a not in attachments]
         stop = part.stop or stop
+    if len(thoughts) > 1:  # a stream that was cut off holds the beginning of one
+        thoughts = [t for t in thoughts if not any(o != t and o.startswith(t) for o in thoughts)]
     mode = model = request = kind = status = ""
     typed = renamed = None
     ranked = sorted(parts, key=_by_rank) if len(parts) > 1 else parts

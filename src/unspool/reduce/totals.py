@@ -12,6 +12,8 @@ from functools import lru_cache
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
+import msgspec
+
 from unspool.facts import DENIED_BY, ENCRYPTED, Noted
 from unspool.io.structs import Shape
 from unspool.reduce.lists import identity
@@ -97,6 +99,24 @@ def _take_out(trajectory: Trajectory, is_gone: Callable[[Message], bool]) -> Non
         touch.index = before[touch.index] if touch.index is not None else None
     for place in (*(trajectory.marks or ()), *(trajectory.branches or ())):
         place.index = before[min(place.index, len(before) - 1)]
+
+
+def put_in(trajectory: Trajectory, before: str, message: Message) -> None:
+    """Put an answer behind the message before it, and behind what the calls of that returned."""
+    messages = trajectory.messages
+    at = next((n for n, other in enumerate(messages, 1) if other.id == before), 0)
+    while at and at < len(messages) and messages[at].role in ("tool", "assistant"):
+        at += 1
+    above = messages[at - 1] if at else Message("user", "")
+    message = msgspec.structs.replace(message, turn=above.turn, segment=above.segment)
+    messages.insert(at, message)
+    for touch in trajectory.files or ():
+        touch.index = touch.index + (touch.index >= at) if touch.index is not None else None
+    for mark in trajectory.marks or ():
+        is_later = (mark.timestamp or "") > (message.timestamp or "")
+        mark.index += mark.index > at or (mark.index == at and is_later)
+    for branch in trajectory.branches or ():
+        branch.index += branch.index > at
 
 
 def leave_out(trajectory: Trajectory, copied: Callable[[Message], bool]) -> None:

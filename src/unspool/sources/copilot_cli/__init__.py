@@ -6,7 +6,7 @@ All of them are views of one session: the log is the conversation, the others fi
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 
-from unspool.facts import AnyFact
+from unspool.facts import AnyFact, Key
 from unspool.io.databases import MAGIC
 from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.sources.copilot_cli import flat, legacy
@@ -106,9 +106,17 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         yield from legacy.read_file(origin, tally, NAME, recover)
     else:
         lookup = Lookup(origin.path, from_start=not origin.start)
-        if not lookup.named and not origin.start:
-            # What a killed process printed: its session's log, if it is here, owns what both hold.
-            scribe = Scribe((NAME, lookup.session), origin.path, 0)
+        facts = read_events(origin, tally, (NAME, lookup.session), lookup, recover=recover)
+        yield from facts if lookup.named else _unnamed(facts)
+
+
+def _unnamed(facts: Iterator[AnyFact]) -> Iterator[AnyFact]:
+    """What a killed process printed: linking gives it to its session, if that is here."""
+    met: set[Key] = set()
+    for fact in facts:
+        if fact.key not in met:
+            met.add(fact.key)
+            scribe = Scribe(fact.key, fact.origin, fact.offset)
             scribe.note("partial", "unnamed-session", number=99)
             yield from scribe.facts
-        yield from read_events(origin, tally, (NAME, lookup.session), lookup, recover=recover)
+        yield fact

@@ -34,6 +34,10 @@ READERS: dict[str, Callable[[Event, Lookup], None]] = {
     "assistant.message": speech.read_assistant,
     "assistant.message_delta": speech.read_delta,
     "assistant.reasoning": speech.read_reasoning,
+    "assistant.reasoning_delta": speech.read_torn_reasoning,
+    # only in streams: they say which model answers
+    "model.call_start": lambda event, _: None,
+    "session.tools_updated": lambda event, _: None,
     # a new engine call: what follows is no part of the answer before
     "assistant.turn_start": lambda event, _: event.link(),
     "assistant.usage": session.read_usage,
@@ -64,6 +68,8 @@ FOLLOWING: dict[str, tuple[str, str]] = {
     "session.resume": ("selectedModel", "model"),
     "session.model_change": ("newModel", "model"),
     "session.auto_mode_resolved": ("chosenModel", "model"),
+    "session.tools_updated": ("model", "model"),
+    "model.call_start": ("model", "model"),
     "session.mode_changed": ("newMode", "mode"),
     "subagent.configured": ("model", "model"),
     "subagent.started": ("model", "model"),

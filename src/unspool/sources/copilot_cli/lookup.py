@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import Any
 
+import msgspec
+
 from unspool.facts import Attachment
 from unspool.io.door import read_json
 from unspool.io.origins import open_origin, plain_name, read_head
@@ -29,6 +31,14 @@ def folder_session(path: str) -> str | None:
         at = len(parts) - 1 - parts[::-1].index(STATE)
         return plain_name(parts[at + 1]).removesuffix(".jsonl")
     return next((part for part in reversed(parts[:-1]) if UUID.fullmatch(part)), None)
+
+
+class Torn(msgspec.Struct, gc=False):
+    """Reasoning of an answer that was never finished: where it begins, and the answer's id."""
+
+    entry: str
+    message: str
+    text: str = ""
 
 
 class Lookup:
@@ -121,6 +131,25 @@ class Lookup:
                             runs_on = True
                         before, last = asked, account
         return running
+
+    @cached_property
+    def _torn(self) -> dict[str, Torn]:
+        """What was streamed behind the last whole answer."""
+        torn: dict[str, Torn] = {}
+        for event in _search(self.path, b'"assistant.'):
+            kind, data = event["type"], event["data"]
+            if kind == "assistant.message":
+                torn.clear()
+            elif kind == "assistant.reasoning_delta":
+                ident = plain(data.get("reasoningId"))
+                reasoning = torn.setdefault(ident, Torn(str(event.get("id")), ident))
+                reasoning.text += plain(data.get("deltaContent"))
+            elif kind == "assistant.message_delta" and torn:
+                torn[next(reversed(torn))].message = plain(data.get("messageId"))
+        return torn
+
+    def torn(self, reasoning: str) -> Torn | None:
+        return self._torn.get(reasoning)
 
     @cached_property
     def _skills(self) -> dict[str, str]:

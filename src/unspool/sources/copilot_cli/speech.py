@@ -128,6 +128,19 @@ def read_reasoning(event: Event, lookup: Lookup) -> None:
         )
 
 
+def read_torn_reasoning(event: Event, lookup: Lookup) -> None:
+    """Reasoning as it was streamed: all that is left where the stream was cut off before the answer
+    was whole. Told where it begins (case `stdout_killed`)."""
+    reasoning = lookup.torn(event.text("reasoningId"))
+    if reasoning is not None and reasoning.entry == event.entry:
+        event.message(
+            id=reasoning.message,
+            role="assistant",
+            thinking=reasoning.text,
+            rank=max(event.rank, Rank.EXTRACT),
+        )
+
+
 _STATED = (
     ("agent_version", re.compile(r"Version number: (\S+)\s*</version_information>")),
     ("workspace.path", re.compile(r"^\* Current working directory: (.+?)\s*$", re.MULTILINE)),
