@@ -111,3 +111,31 @@ def test_odd_roots_and_blobs_are_left_out_and_the_rest_is_read(tmp_path: Path) -
     made = reduce_all(facts_of(origins_of(tmp_path), tally))
     assert [spoken(t) for t in made] == [[*WHOLE[:2], WHOLE[5]]] * 7
     assert tally.noise + tally.unrecognised + tally.problems <= tally.records
+
+
+def test_blobs_may_be_written_in_hexadecimal_digits(tmp_path: Path) -> None:
+    """The first versions that kept them, 2.x."""
+    digits = {key: data.hex() for key, data in blobs(*ASKED).items()}
+    composer = {"composerId": "c", "conversationState": state(*ASKED)}
+    write_editor(tmp_path / "state.vscdb", {**rows_of(composer, *BUBBLES), **digits})
+    assert spoken(only(tmp_path))[1:] == WHOLE
+
+
+def test_what_was_sent_tells_a_result_that_the_bubble_only_points_to(tmp_path: Path) -> None:
+    sent = [
+        said("user", text("<user_query>\ncut it\n</user_query>"), requestId="r1"),
+        said("assistant", {"type": "tool-call", "toolCallId": "c1", "toolName": "StrReplace",
+                           "args": {"path": "/w/a", "old_string": "b", "new_string": "c"}}),
+        said("tool", {"type": "tool-result", "toolCallId": "c1", "toolName": "StrReplace",
+                      "result": "The file /w/a has been updated."}),
+    ]  # fmt: skip
+    call = tool("2", "edit_file_v2", "c1", {}, {"beforeContentId": "composer.content.a"})
+    composer = {"composerId": "c", "conversationState": state(*sent)}
+    rows = rows_of(composer, bubble("1", 1, "cut it", requestId="r1"), call)
+    write_editor(tmp_path / "a/state.vscdb", {**rows, **blobs(*sent)})
+    write_editor(tmp_path / "b/state.vscdb", rows)
+    told = [only(tmp_path / folder).messages[-1] for folder in "ab"]
+    assert [m.content for m in told] == [
+        "The file /w/a has been updated.", '{"beforeContentId": "composer.content.a"}',
+    ]  # fmt: skip
+    assert [m.details for m in told] == [{"beforeContentId": "composer.content.a"}] * 2

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import unspool
 from tests.cursor_oracle import load, story, talks
 from tests.cursor_stores import bubble, rows_of, tool, write_editor
 from tests.harness import corpus, facts_of, origins_of, reduce_all
@@ -279,6 +280,90 @@ def test_arguments_that_the_bubble_lacks_come_from_what_was_sent(tmp_path: Path)
     made = made_of(tmp_path)["c"]
     calls = {c.id: json.loads(c.arguments) for m in made.messages for c in m.tool_calls or ()}
     assert calls == {"k": given, "l": {"command": "ls"}}
+
+
+def test_rows_of_an_earlier_chain_say_nothing_again(tmp_path: Path) -> None:
+    """3.x: where the context was summarized or a checkpoint restored, the bubbles are written anew
+    under new ids. Of the old rows only what was taken back is a branch."""
+
+    def told(prefix: str, later: int) -> list[dict[str, Any]]:
+        call = tool(f"{prefix}3", "read_file_v2", "k", {"targetFile": "/w/a"}, {"contents": "x"})
+        return [
+            bubble(f"{prefix}1", 1, "make tea", requestId="r-1", createdAt=at(later)),
+            bubble(f"{prefix}2", 2, thinking={"text": "hm"}, createdAt=at(later + 1)),
+            {**call, "createdAt": at(later + 2)},
+            bubble(f"{prefix}4", 2, "Made.", createdAt=at(later + 3)),
+        ]
+
+    old = [
+        *told("old", 0),
+        bubble("old5", 1, "make tea", requestId="r-2", createdAt=at(8)),
+        bubble("old6", 2, "Again?", createdAt=at(9)),
+    ]
+    rows = rows_of({"composerId": "c", "status": "completed"}, *told("new", 60), *old, listed=4)
+    write(tmp_path, rows)
+    made = made_of(tmp_path)["c"]
+    assert [(m.role, m.content) for m in made.messages] == [
+        ("user", "make tea"), ("assistant", ""), ("tool", "x"), ("assistant", "Made."),
+    ]  # fmt: skip
+    (branch,) = made.branches or ()
+    assert [m.content for m in branch.messages] == ["make tea", "Again?"]
+
+
+def test_bubbles_of_other_spellings(tmp_path: Path) -> None:
+    """Rich text that is plain, a thought that is a mere string, modes by number, a deleted row that is
+    JSON's `null`, and the editor's own words where it summarized the context."""
+    rows = rows_of(
+        {"composerId": "c", "unifiedMode": "agent"},
+        bubble("1", 1, "", richText="why does it drip?", unifiedMode=6, createdAt=at(0)),
+        bubble("2", 2, thinking="a crack", createdAt=at(1)),
+        bubble("3", 2, "Chat context summarized.", capabilityType=22, createdAt=at(2)),
+        bubble("4", 2, "It is cracked.", createdAt=at(3)),
+        bubble("5", 1, "mend it", unifiedMode=0, createdAt=at(4)),
+        bubble("6", 2, "gone"),
+    )
+    rows["bubbleId:c:6"] = "null"
+    write(tmp_path, rows)
+    tally = Tally()
+    (made,) = reduce_all(facts_of(origins_of(tmp_path), tally))
+    assert [(m.role, m.content, m.thinking, m.mode) for m in made.messages] == [
+        ("user", "why does it drip?", None, "debug"),
+        ("assistant", "", "a crack", None),
+        ("assistant", "It is cracked.", None, None),
+        ("user", "mend it", None, "agent"),
+    ]
+    assert [(m.kind, m.index) for m in made.marks or ()] == [("compaction", 2)]
+    assert tally.problems == 1  # the header of the row that is gone
+
+
+def test_a_task_names_the_composer_of_its_sub_agent(tmp_path: Path) -> None:
+    call = tool("b", "task_v2", "k", {"prompt": "look"}, additionalData={"subagentComposerId": "d"})
+    parent = rows_of({"composerId": "c"}, bubble("a", 1, "look around"), call)
+    child = rows_of({"composerId": "d"}, bubble("e", 1, "look"), bubble("f", 2, "Nothing."))
+    write(tmp_path, {**parent, **child})
+    made = {t.conversation_id: t for t in unspool.extract(tmp_path)}
+    assert made["d"].parent is not None
+    assert (made["d"].parent.conversation_id, made["d"].parent.tool_call_id) == ("c", "k")
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (
+            {"diff": {"chunks": []}, "resultForModel": "The file is changed."},
+            "The file is changed.",
+        ),
+        ({"url": "https://tea.example", "markdown": "# Tea"}, "# Tea"),
+        ({"exitCodeV2": 0, "notInterrupted": True, "outputRaw": "200\n"}, "200\n"),
+        ({"exitCodeV2": 0, "output": "ok", "outputRaw": "\x1b[0mok"}, "ok"),
+    ],
+)
+def test_a_result_is_what_the_model_was_told(tmp_path: Path, result: Any, text: str) -> None:
+    write(
+        tmp_path,
+        rows_of({"composerId": "c"}, bubble("1", 1, "go"), tool("2", "x", "k", {}, result)),
+    )
+    assert [m.content for m in made_of(tmp_path)["c"].messages if m.role == "tool"] == [text]
 
 
 def differences(home: Path) -> list[str]:

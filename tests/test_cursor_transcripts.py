@@ -107,3 +107,14 @@ def test_what_a_tool_returned_is_no_transcript(tmp_path: Path) -> None:
     assert reduce_all(facts_of(origins_of(tmp_path))) == []
     path.rename(tmp_path / f"{CID}.txt")
     assert len(only(tmp_path).messages) == 2
+
+
+def test_a_turn_that_ended_with_an_error_has_both(tmp_path: Path) -> None:
+    write_transcript(tmp_path, *LINES[:1])
+    with (tmp_path / f"projects/w/agent-transcripts/{CID}/{CID}.jsonl").open("a") as file:
+        file.write(
+            json.dumps({"type": "turn_ended", "status": "error", "error": "no kettle"}) + "\n"
+        )
+    made = only(tmp_path)
+    assert [(m.kind, m.content) for m in made.messages[1:]] == [("error", "no kettle")]
+    assert [(m.kind, m.data) for m in made.marks or ()] == [("turn_end", {"status": "error"})]

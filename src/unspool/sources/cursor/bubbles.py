@@ -12,12 +12,14 @@ from unspool.facts import Attachment, Rank
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.io.values import dict_of, dicts_of, field_of, str_of
-from unspool.sources.cursor.entries import AUTO, request_id
+from unspool.sources.cursor.entries import AUTO, digest, request_id
 from unspool.sources.cursor.paths import uri_path
-from unspool.sources.cursor.tools import Tool, decoded
+from unspool.sources.cursor.tools import Called, Tool, decoded
 
 RANK = Rank.COPY
-MODES = {1: "ask", 2: "agent", 5: "plan"}
+MODES = {0: "", 1: "ask", 2: "agent", 3: "edit", 4: "custom", 5: "plan", 6: "debug"}
+_SUMMARIZED = 22
+"""The capability of the bubble that stands where the context was summarized."""
 _EPOCH_MS = 946_684_800_000
 """The year 2000. A smaller number is the clock of the window, which starts anew with it."""
 _ATTACHED = {
@@ -51,31 +53,64 @@ class Asked(msgspec.Struct):
     initText: Any = None
     requestId: str | None = None
     usageUuid: str | None = None
+    capabilityType: int | None = None
 
     @property
     def is_prompt(self) -> bool:
         return self.type in (1, "user")
 
     @property
+    def is_compaction(self) -> bool:
+        """`{"type": 2, "capabilityType": 22, "text": "Chat context summarized."}` are words of the
+        editor's own; without them it did not come to a summary."""
+        return self.capabilityType == _SUMMARIZED and bool(self.text)
+
+    @property
     def words(self) -> str:
         """User words may stand only in the rich text, or, in chats of 2023 and 2024, in `initText`."""
         for plain in (self.text, self.rawText):
             if plain and plain.strip():
-                return plain
+                return "" if self.is_compaction else plain
         if not self.is_prompt:
             return ""
         return rich_text(self.richText) or rich_text(self.initText)
 
 
-class Bubble(Asked):
-    ident: str = msgspec.field(default="", name="bubbleId")
+class Said(Asked):
+    """As much of a bubble as tells whether another one says the same."""
+
     thinking: Any = None
+    createdAt: Any = None
+    toolFormerData: Called | None = None
+
+    @property
+    def thought(self) -> str:
+        """`{"text": …, "signature": …}`, or the text alone."""
+        return str_of(self.thinking) or str_of(field_of(self.thinking, "text"))
+
+    @property
+    def request(self) -> str:
+        return request_id(self.requestId) or request_id(self.usageUuid)
+
+    @property
+    def created(self) -> int | None:
+        return parse_time(self.createdAt)
+
+    @property
+    def content(self) -> bytes:
+        return digest(f"{self.is_prompt}\0{self.words}\0{self.thought}")
+
+
+decode_said = msgspec.json.Decoder(Said).decode
+
+
+class Bubble(Said):
+    ident: str = msgspec.field(default="", name="bubbleId")
     toolFormerData: Tool | None = None
     tokenCount: Count | None = None
     modelInfo: Any = None
     modelType: str | None = None
     modelCallId: str | None = None
-    createdAt: Any = None
     timingInfo: Timing | None = None
     turnDurationMs: Number = None
     unifiedMode: int | str | None = None
@@ -100,10 +135,6 @@ class Bubble(Asked):
         return tool if tool is not None and tool.name else None
 
     @property
-    def request(self) -> str:
-        return request_id(self.requestId) or request_id(self.usageUuid)
-
-    @property
     def model(self) -> str:
         told = field_of(self.modelInfo, "modelName") if self.modelInfo else self.modelType
         name = str_of(told)
@@ -122,10 +153,6 @@ class Bubble(Asked):
         return _moment((self.timingInfo or Timing()).clientEndTime)
 
     @property
-    def created(self) -> int | None:
-        return parse_time(self.createdAt)
-
-    @property
     def time(self) -> int | None:
         return self.created or self.sent
 
@@ -138,10 +165,6 @@ class Bubble(Asked):
     def place(self) -> tuple[float, bool]:
         """Where it stands among others; those without a time come last."""
         return (float("inf"), False) if self.created is None else (self.created, not self.is_prompt)
-
-    @property
-    def thought(self) -> str:
-        return str_of(field_of(self.thinking, "text"))
 
     @property
     def is_empty(self) -> bool:
@@ -189,10 +212,11 @@ def mode_name(value: Any) -> str:
 
 def rich_text(value: Any) -> str:
     """The text of an editor's state: Lexical's `{root: {children: […]}}`, or since 3.7 ProseMirror's
-    `{type: "doc", content: […]}`. Paragraphs are lines, mentions stand as they were written."""
+    `{type: "doc", content: […]}`. Paragraphs are lines, mentions stand as they were written. In some
+    bubbles it is the plain text."""
     tree = decoded(value)
     top = tree.get("root", tree) if isinstance(tree, dict) else None
-    text = "\n".join(map(_inline, _children(top)))
+    text = tree if isinstance(tree, str) else "\n".join(map(_inline, _children(top)))
     return text if text.strip() else ""
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import ROOT, AnyFact, Rank
+from unspool.io.door import UNREADABLE
 from unspool.io.origins import Tally
 from unspool.io.times import format_time, parse_time
 from unspool.io.values import dict_of, dicts_of, field_of, list_of, str_of
@@ -22,6 +23,7 @@ from unspool.sources.cursor.bubbles import (
     Bubble,
     Count,
     attachments_of,
+    decode_said,
     mode_name,
 )
 from unspool.sources.cursor.edits import Changes
@@ -47,6 +49,7 @@ from unspool.sources.cursor.tools import (
     of_editor,
     output_of,
     path_of,
+    told_of,
 )
 from unspool.sources.scribe import Scribe
 
@@ -74,7 +77,8 @@ class Reader(Book):
             scribe.note("workspace.path", workspace, RANK + 1)
         if model := model_of(composer):
             scribe.note("model", model, RANK, on="following")
-        for child in filter(None, map(str_of, list_of(composer.get("subagentComposerIds")))):
+        below = (composer.get(name) for name in ("subagentComposerIds", "subComposerIds"))
+        for child in filter(None, map(str_of, chain(*map(list_of, below)))):
             scribe.note("children", {"conversation_id": child}, RANK)
             scribe.note("session_id", notes["session_id"], RANK + 1, key=("cursor", child))
         for model, spent in dict_of(composer.get("usageData")).items():
@@ -160,7 +164,7 @@ class Conversation:
         if self._order:
             listed = filter(None, map(self._load, self._order))
             self._notices = [bubble for bubble in orphans if bubble.is_notice]
-            self._runs = _runs(bubble for bubble in orphans if not bubble.is_notice)
+            self._runs = self._abandoned([b for b in orphans if not b.is_notice])
         if self._runs:
             start = self._scribe("start:" + self.key[1], after=ROOT)
             start.link()  # what even the first bubble can be forked from
@@ -213,7 +217,7 @@ class Conversation:
         if row is None and inline is None:
             return None
         self._reader.tally.records += 1
-        bubble = BUBBLE.convert({**(inline or {}), **(row or {})})
+        bubble = BUBBLE.convert({**self._order.get(ident, {}), **(inline or {}), **(row or {})})
         if bubble.call is None and ident in self._tools:
             bubble.toolFormerData = TOOL.convert(self._tools[ident])
         bubble.ident = ident
@@ -230,6 +234,32 @@ class Conversation:
         orphans = [b for b in bubbles if b.is_notice or not b.is_empty]
         self._reader.tally.noise += len(bubbles) - len(orphans)
         return sorted(orphans, key=lambda bubble: bubble.place)
+
+    def _abandoned(self, orphans: list[Bubble]) -> list[list[Bubble]]:
+        """The runs that headers do not name, but for those of an earlier chain. Where the context was
+        summarized or a checkpoint restored, Cursor writes the bubbles anew under new ids, and the old
+        rows stay (test_rows_of_an_earlier_chain_say_nothing_again): the same call, or the same words
+        in the same request or of the same moment. Answers of 3.7 name no request."""
+        calls: set[str] = set()
+        marks: dict[bytes, set[str | int | None]] = {}
+        for ident in self._order if orphans else ():
+            try:
+                said = decode_said(self._fetch(f"bubbleId:{self.key[1]}:{ident}") or b"{}")
+            except UNREADABLE:
+                continue
+            if said.toolFormerData is not None and said.toolFormerData.toolCallId:
+                calls.add(said.toolFormerData.toolCallId)
+            marks.setdefault(said.content, set()).update((said.request, said.created))
+
+        def is_copy(bubble: Bubble) -> bool:
+            known = marks.get(bubble.content, set())
+            own = {bubble.request, bubble.created} - {"", None}
+            return bool(known & own or (known and not bubble.is_prompt and not bubble.request))
+
+        others = (b for b in orphans if not (b.call and b.call.toolCallId in calls))
+        runs = [run for run in _runs(others) if not all(b.call is None and is_copy(b) for b in run)]
+        self._reader.tally.noise += len(orphans) - sum(map(len, runs))
+        return runs
 
     def _runs_before(self, sent: int | None) -> list[list[Bubble]]:
         """The runs that were sent before this moment, or all; they are gone then."""
@@ -310,6 +340,9 @@ class Conversation:
             if not turn.withdrawn:
                 moments = [at for at in (self._last, time, turn.ended) if at is not None]
                 self._last = max(moments, default=None)
+            if bubble.is_compaction:
+                turn.steps.close()
+                scribe.mark("compaction", rank=RANK)
             if thinking or text:
                 group = bubble.modelCallId or ""
                 step = turn.steps.part("thinking" if thinking else "text", ident, group)
@@ -347,7 +380,8 @@ class Conversation:
         step = turn.steps.part("call", bubble.ident, tool.modelCallId or "")
         self._say(scribe, turn, bubble, step)
         # `rawArgs` is what the model wrote, `params` what Cursor made of it. Since 3.7 the former is
-        # empty for some tools; what was sent to the model (`agentKv`) then knows better than `params`.
+        # empty for some tools; what was sent to the model (`agentKv`) then knows better than `params`,
+        # and better than a result without words (`{"afterContentId": …}`).
         given = "" if tool.rawArgs in (None, "", "{}") else arguments_text(tool.rawArgs)
         fields: dict[str, Any] = {
             "id": call, "message": step, "name": name,
@@ -359,14 +393,18 @@ class Conversation:
             instead = arguments_text(tool.params or tool.rawArgs)
             scribe.call(**fields, arguments=instead, rank=Rank.ECHO)
         if tool.status or tool.result or tool.error:
-            text, details = output_of(tool.result or tool.error or None)
+            returned = tool.result or tool.error or None
+            text, details = told_of(returned)
             failed, status = of_editor(tool)
             scribe.returned(
                 call=call, name=name, text=text, details=details, failed=failed, status=status,
                 files=tuple(self._changes.of_tool(tool, name, bubble.ident)),
             )  # fmt: skip
+            if text is None and details is not None:
+                scribe.returned(call=call, text=output_of(returned)[0], rank=Rank.ECHO)
         if kind_of(name) == "task":
-            child = str_of(field_of(decoded(tool.result), "agentId"))
+            child = str_of(field_of(tool.additionalData, "subagentComposerId"))
+            child = child or str_of(field_of(decoded(tool.result), "agentId"))
             if not child and self._rows is not None and self._rows.has(f"bubbleId:task-{call}:"):
                 child = f"task-{call}"  # the rows of a sub-agent are named after the call
             if child:

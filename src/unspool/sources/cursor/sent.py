@@ -197,7 +197,14 @@ def read_sent(book: Book, key: Key, rows: Keys, composer: dict[str, Any]) -> Ite
         return
 
     def fetch(name: str) -> bytes | None:
-        return rows.get(_PREFIX + name)
+        """A blob; the first versions wrote its hexadecimal digits."""
+        data = rows.get(_PREFIX + name)
+        if data is None or not data.isalnum():
+            return data
+        try:
+            return bytes.fromhex(data.decode("ascii"))
+        except ValueError:
+            return data
 
     sent = Sent(book, key, RANK)
     for name in messages_under(root, fetch):

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 
 _VALUE = "CAST(value AS BLOB)"
-"""Values are TEXT or BLOB, whatever the column says; NULL is a deleted row."""
+"""Values are TEXT or BLOB, whatever the column says; NULL and JSON's `null` are deleted rows."""
 
 
 class Keys:
@@ -43,7 +43,7 @@ class Keys:
     def get(self, key: str) -> bytes | None:
         statement = f"SELECT {_VALUE} FROM {self._table} WHERE key = ?"
         row = self._connection.execute(statement, (key,)).fetchone()
-        return row[0] if row else None
+        return row[0] if row and row[0] != b"null" else None
 
     def groups(self, prefix: str) -> Iterator[str]:
         """What stands between the prefix and the next colon, each once: a leap per group."""

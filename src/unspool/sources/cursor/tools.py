@@ -48,18 +48,23 @@ _DETAILS = {
 }
 _WHOLE = ("contents", "content", "code_edit", "codeEdit", "fileText", "streamContent")
 _SAID = (
-    "output", "contents", "content", "stdout", "result", "text", "message",
-    "modelVisibleErrorMessage", "clientVisibleErrorMessage",
+    "output", "contents", "content", "stdout", "result", "text", "message", "resultForModel",
+    "markdown", "outputRaw", "modelVisibleErrorMessage", "clientVisibleErrorMessage",
 )  # fmt: skip
+"""The field of an output that the model was told, the first that there is: 1.7 has commands with
+`outputRaw` alone, and edits whose `resultForModel` stands beside the diff."""
 _VERSION = re.compile(r"_v\d+$")
 
 
-class Tool(msgspec.Struct):
+class Called(msgspec.Struct):
+    toolCallId: str | None = None
+
+
+class Tool(Called):
     """A call and its result. Most bubbles carry one without a name, which is a placeholder:
     `{"additionalData": {}}` (320 of 873 real ones)."""
 
     name: str | None = None
-    toolCallId: str | None = None
     modelCallId: str | None = None
     status: str | None = None
     userDecision: str | None = None
@@ -204,11 +209,10 @@ def counted(name: str, body: Any, path: str = "") -> tuple[dict[str, Any], ...]:
     return (change,) if len(change) > 1 and change["path"] else ()
 
 
-def output_of(value: Any) -> tuple[str | None, Any]:
-    """(what the model got, what the tool returned beside it) of an output, which may be JSON text."""
+def told_of(value: Any) -> tuple[str | None, Any]:
+    """(what the model got, None where no field of it is that; what the tool returned beside it) of an
+    output, which may be JSON text."""
     output = decoded(value)
-    if output is None:
-        return None, None
     if isinstance(output, str):
         return output, None
     if isinstance(output, dict):
@@ -216,8 +220,15 @@ def output_of(value: Any) -> tuple[str | None, Any]:
             if isinstance(output.get(field), str):
                 beside = {name: value for name, value in output.items() if name != field}
                 return output[field], beside or None
-    text = value if isinstance(value, str) else msgspec.json.encode(output).decode()
-    return text, output
+    return None, output
+
+
+def output_of(value: Any) -> tuple[str | None, Any]:
+    """The same; where no field is what the model got, that is all of it."""
+    text, details = told_of(value)
+    if text is None and details is not None:
+        text = value if isinstance(value, str) else msgspec.json.encode(details).decode()
+    return text, details
 
 
 Outcome = tuple[bool | None, str]

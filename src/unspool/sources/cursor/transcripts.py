@@ -152,10 +152,12 @@ class Transcript:
         if line.role in ("user", "assistant") and line.message is not None:
             self._message(scribe, line.role, line.parts)
             tally.noise += not scribe.facts  # A line that says nothing (seen: an empty text).
-        elif line.error is not None:
-            scribe.message(id=scribe.entry, role="assistant", kind="error", text=str(line.error))
-        elif line.type == "turn_ended":
-            scribe.mark("turn_end", {"status": line.status}, rank=RANK)
+        elif line.error is not None or line.type == "turn_ended":
+            if line.error is not None:
+                text = str(line.error)
+                scribe.message(id=scribe.entry, role="assistant", kind="error", text=text)
+            if line.type == "turn_ended":
+                scribe.mark("turn_end", {"status": line.status}, rank=RANK)
         else:
             tally.unrecognise(line.type or "no role", self.origin, offset)
         return scribe.facts
