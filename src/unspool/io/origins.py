@@ -145,16 +145,20 @@ class Head:
     @property
     def has_lines(self) -> bool:
         """Whether a line of the file is an object, or the first is too long to tell."""
-        return self.plain and (b"\n" not in self.data or bool(self.objects))
+        return self.plain and (b"\n" not in self.data or any(True for _ in self._iter_objects()))
 
     @cached_property
     def objects(self) -> list[dict[str, object]]:
         """The JSON objects on the first whole lines (at most 50); none of a file that is one array."""
+        return list(self._iter_objects())
+
+    def _iter_objects(self) -> Iterator[dict[str, object]]:
         lines = self.data.removeprefix(b"\xef\xbb\xbf").split(b"\n", 50)
         if len(lines) > 50 or (not self.whole and len(lines) > 1):
             lines.pop()
-        values = map(_decode, lines)
-        return [value for value in values if isinstance(value, dict)]
+        for value in map(_decode, lines):
+            if isinstance(value, dict):
+                yield value
 
 
 def _decode(line: bytes) -> object:

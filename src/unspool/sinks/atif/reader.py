@@ -43,8 +43,8 @@ from unspool.sinks.atif.versions import to_newest
 from unspool.sinks.atif.writer import Writing, session_of
 from unspool.trajectory import Link, Mark, Message, ToolCall, ToolFunction, Trajectory, Usage
 
-_LABEL = re.compile(rb'"schema_version"\s*:\s*"' + model.PREFIX.encode())
-_STEPS = re.compile(rb'"steps"\s*:\s*\[')
+_MARK = re.compile(rb'"(?:schema_version"\s*:\s*"%b|steps"\s*:\s*\[)' % model.PREFIX.encode())
+"""The label, or the list of steps."""
 MEDIA_BYTES = 64 * 1024 * 1024
 """Media files longer than this are referred to, not taken along."""
 
@@ -63,7 +63,7 @@ step was made."""
 def claims(head: Head) -> bool:
     """A JSON object with ATIF's label, or with its steps; also several, in an array or by their ids."""
     data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if data[:1] not in (b"{", b"[") or not (_LABEL.search(data) or _STEPS.search(data)):
+    if data[:1] not in (b"{", b"[") or not _MARK.search(data):
         return False
     value = recover_json(data) or (head.objects[0] if head.objects else None)
     return any(True for _ in documents_in(value))

@@ -5,6 +5,7 @@ empty windows and handed-over ones; chats exported as a zip; old chats and the i
 the state of editing sessions; .chatreplay.json.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import PurePath
@@ -13,9 +14,10 @@ import msgspec
 
 from unspool.facts import AnyFact
 from unspool.io.databases import BACKUP, MAGIC, is_spare
-from unspool.io.origins import Head, Origin, Tally, Touched, read_head
+from unspool.io.origins import Head, Origin, Tally, Touched, plain_name, read_head
 from unspool.sources.vscode_chat.documents import (
     is_archive,
+    is_log,
     read_archive,
     read_document,
     read_log,
@@ -40,8 +42,6 @@ __all__ = [
 
 RANGES = False
 
-_MUTATION = re.compile(rb'\s*\{\s*"kind"\s*:\s*[0-3]\s*,\s*"[kvi]"\s*:')
-"""How a line of a log begins."""
 _REQUESTS = re.compile(rb'"requests"\s*:\s*\[')
 _CHAT_MARKS = (b'"responderUsername"', b'"requestId"', b'"requesterUsername"')
 _STORES = ("state.vscdb", f"state.vscdb{BACKUP}")
@@ -65,12 +65,9 @@ def _shape(head: Head) -> str:
     if is_state(head):
         return "state"
     data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n\0")
-    # By its place alone: a damaged chat may begin with anything.
-    stored = head.parts[-1:] != () and head.parts[-1] in CHAT_FOLDERS and ".json" in head.name
-    if b"{" in data and (_MUTATION.match(data) or (stored and head.name.endswith(".jsonl"))):
-        return "log"
-    if stored:
-        return "chat" if b"{" in data else ""
+    stored = _stored_shape(head.path)
+    if stored or is_log(data):
+        return (stored or "log") if b"{" in data else ""
     if not data.startswith(b"{") or _has_other_lines(data):
         return ""
     # A list of requests: the reports in Copilot CLI's logs count theirs under the same name.
@@ -81,6 +78,14 @@ def _shape(head: Head) -> str:
         b'"logCount"' in data and b'"logs"' in data and b'"prompt"' in data
     )
     return "replay" if replay or head.name.endswith(".chatreplay.json") else ""
+
+
+def _stored_shape(path: str) -> str:
+    """By its place alone: a damaged chat may begin with anything."""
+    folder, name = os.path.split(path)
+    if os.path.basename(folder) not in CHAT_FOLDERS or ".json" not in name:  # noqa: PTH119 - for every file
+        return ""
+    return "log" if plain_name(name).endswith(".jsonl") else "chat"
 
 
 def _is_cursors(head: Head) -> bool:
@@ -108,7 +113,7 @@ def session_of(path: str) -> str | None:
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    shape = _shape(read_head(origin.path))
+    shape = _stored_shape(origin.path) or _shape(read_head(origin.path))
     spare = shape == "store" and not origin.named and is_spare(origin.path)
     if spare or shape == "description":
         # Every chat beside a description looks its folder up by itself, also when it is read alone.
@@ -129,7 +134,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
 
         yield from read_replay(origin, tally)
     else:
-        yield from read_document(origin, tally)
+        yield from read_document(origin, tally, recover)
 
 
 def touched(path: str, position: str) -> Touched | None:

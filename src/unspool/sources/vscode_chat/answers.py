@@ -236,12 +236,11 @@ class Answer:
 
     def _find(self, text: str, told: list[str]) -> int | None:
         """The message that tells it, which is then under way, if it may speak; else the first."""
-        telling = [number for number, whole in enumerate(told) if text in whole]
-        ahead = next((n for n in telling if self._first() <= n <= self._bound()), None)
-        if ahead is None:
-            return telling[0] if telling else None
-        self._go(ahead)
-        return ahead
+        for number in range(self._first(), self._bound() + 1):
+            if text in told[number]:
+                self._go(number)
+                return number
+        return next((number for number, whole in enumerate(told) if text in whole), None)
 
     def _take_tool(self, tool: Tool) -> None:
         self._passed = tool.number + 1

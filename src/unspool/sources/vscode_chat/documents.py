@@ -29,6 +29,7 @@ from unspool.sources.vscode_chat.edits import state_facts
 from unspool.sources.vscode_chat.model import CHAT, REQUEST
 from unspool.sources.vscode_chat.mutations import MUTATION, Replay
 
+_MUTATION = re.compile(rb'\s*\{\s*"kind"\s*:\s*[0-3]\s*,\s*"[kvi]"\s*:')
 _REQUEST = re.compile(r'\{\s*"(?:requestId|message|variableData|response)"\s*:')
 _SESSION = re.compile(r'"sessionId"\s*:\s*"([^"\\]+)"')
 _decoder = json.JSONDecoder(strict=False)
@@ -41,9 +42,13 @@ _ZIP_DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplemented
 """What a broken, a packed in an unknown way, or an encrypted archive may raise."""
 
 
-def read_document(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    """A flat JSON document: an export, or a stored chat."""
+def read_document(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
+    """A flat JSON document: an export, or a stored chat; under the name of one a log may lie."""
     data = read_whole(origin.path).strip(b"\0 \t\r\n").removeprefix(b"\xef\xbb\xbf")
+    if is_log(data):
+        del data
+        yield from read_log(origin, tally, recover)
+        return
     flaws: list[Flaw] = []
     if len(data) > LONGEST_BYTES:
         data, flaws = cut_long_strings(without_long_images(data))
@@ -104,6 +109,11 @@ def lose(origin: Origin, tally: Tally, flaw: Flaw, offset: int = 0) -> None:
     """A record of which nothing can be used."""
     tally.records += 1
     tally.lose(flaw.code, origin.path, offset + flaw.place, sample(flaw.sample))
+
+
+def is_log(data: bytes) -> bool:
+    """Whether it begins as a line of a log does."""
+    return _MUTATION.match(data) is not None
 
 
 def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:

@@ -4,7 +4,8 @@
  "result": {"metadata": {"toolCallRounds": […], "toolCallResults": {…}}}, "modelState": {"value": 1}}
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 from unspool.facts import ROOT, AnyFact, Key
@@ -42,15 +43,24 @@ _EPOCHS = 1e11
 """Waiting times above this are time stamps: a bug of the mutation log's writer."""
 
 
-def _pick(names: dict[str, str], holder: Any) -> dict[str, Any]:
-    """What of these fields a struct holds, by our names."""
-    values = ((ours, getattr(holder, theirs)) for ours, theirs in names.items())
-    return {ours: value for ours, value in values if value or value == 0}
+def _picker(names: dict[str, str], but: str = "") -> Callable[[Any], dict[str, Any]]:
+    """Takes of a struct what it holds of these fields, by our names; all `but` one."""
+    ours = [name for name in names if name != but]
+    values_of = attrgetter(*(names[name] for name in ours))
+
+    def pick(holder: Any) -> dict[str, Any]:
+        values = zip(ours, values_of(holder), strict=True)
+        return {name: v for name, v in values if v is not None and (v or v == 0)}
+
+    return pick
 
 
-_USER = {ours: theirs for ours, theirs in fields.USER.items() if ours != "agent"}
-_ANSWER = {ours: theirs for ours, theirs in fields.ANSWER.items() if ours != "vote_down_reason"}
-_ROUND = {ours: theirs for ours, theirs in fields.ROUND.items() if ours != "retries"}
+_pick_user = _picker(fields.USER, "agent")
+_pick_answer = _picker(fields.ANSWER, "vote_down_reason")
+_pick_result = _picker(fields.RESULT)
+_pick_metadata = _picker(fields.METADATA)
+_pick_usage = _picker(fields.USAGE)
+_pick_round = _picker(fields.ROUND, "retries")
 
 
 class Turn:
@@ -174,11 +184,11 @@ def write_request(turn: Turn, scribe: Scribe) -> None:
     request = turn.request
     typed = prompts.typed_text(request.message)
     sent, images = prompts.rendered(turn.metadata.renderedUserMessage)
-    extra = _pick(_USER, request)
-    if request.agent is not None:
-        values = ((name, request.agent.get(name)) for name in (*fields.AGENT, *request.agent))
-        agent = {n: v for n, v in values if v is not None and n not in fields.PARTICIPANT}
-        extra = {"agent": agent, **extra}
+    extra = _pick_user(request)
+    if (given := request.agent) is not None:
+        agent = {name: given[name] for name in fields.AGENT if name in given} | given
+        told = {n: v for n, v in agent.items() if v is not None and n not in fields.PARTICIPANT}
+        extra = {"agent": told, **extra}
     if request.rest:
         extra[fields.NATIVE] = {"request": request.rest}
     if mentions := prompts.mentions(request.message):
@@ -217,7 +227,7 @@ def _write_step(turn: Turn, step: Step, scribe: Scribe, number: int) -> None:
     last = step is turn.steps[-1]
     extra = _last_extra(turn) if last else {}
     extra |= step.extra()
-    extra |= _pick(_ROUND, round_)
+    extra |= _pick_round(round_)
     if round_.toolInputRetry:
         extra["retries"] = round_.toolInputRetry
     if round_.rest:
@@ -261,8 +271,7 @@ def _has_answer(turn: Turn) -> bool:
 def _last_extra(turn: Turn) -> dict[str, Any]:
     """What is told once about the whole answer."""
     request, result, metadata = turn.request, turn.result, turn.metadata
-    extra = _pick(_ANSWER, request) | _pick(fields.RESULT, result)
-    extra |= _pick(fields.METADATA, metadata)
+    extra = _pick_answer(request) | _pick_result(result) | _pick_metadata(metadata)
     if turn.error:
         extra["error"] = turn.error
     if extra.get("waited_ms", 0) > _EPOCHS or not extra.get("waited_ms", 1):
@@ -290,7 +299,7 @@ def _usage(turn: Turn) -> dict[str, Any]:
     completion = _count(
         request.completionTokens, old.get("completionTokens"), turn.metadata.outputTokens
     )
-    extra = _pick(fields.USAGE, request)
+    extra = _pick_usage(request)
     if old.get("promptTokenDetails"):
         extra.setdefault("prompt_token_details", old["promptTokenDetails"])
     cached = None

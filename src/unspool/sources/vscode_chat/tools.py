@@ -6,7 +6,7 @@ response         {"kind": "toolInvocationSerialized", "toolId": "copilot_readFil
 """
 
 from collections.abc import Iterable
-from itertools import chain, count
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -99,8 +99,11 @@ def from_part(tool: Tool, place: str) -> Joined:
 
 def unique(ident: str, seen: set[str], prefix: str = "") -> str:
     """The id, or where the chat repeats it another that is made of it (repeated_calls)."""
-    names = chain((ident, prefix + ident), (f"{prefix}{ident}#{n}" for n in count(2)))
-    name = next(name for name in names if name not in seen)
+    name = ident
+    for number in count(1):
+        if name not in seen:
+            break
+        name = f"{prefix}{ident}#{number}" if number > 1 else prefix + ident
     seen.add(name)
     return name
 
