@@ -5,17 +5,17 @@ One `<id>.md` per conversation, sub-agents where they were called. `docs/markdow
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from urllib.parse import quote, unquote
 
-from unspool.facts import Attachment
-from unspool.io.values import field_of, list_of, parse_object, str_of
 from unspool.sinks import Family, Options, Piece, safe_name
-from unspool.trajectory import FileTouch, Message, ToolCall, Trajectory, text_of
+from unspool.sources import Shown
+from unspool.trajectory import Attachment, FileTouch, Trajectory
 from unspool.views import Call, Reading, Rule, Said, read_family
 from unspool.views.characters import printable
-from unspool.views.figures import count, duration, plural, size
-from unspool.views.items import CHECKPOINT, failure_of, parts_of
+from unspool.views.figures import duration, plural
+from unspool.views.items import output_of
+from unspool.views.parts import Text, facts_of, inputs_of, label_of, parts_of, speaker
 from unspool.views.plain import diff_lines
 
 NAME = "markdown"
@@ -24,19 +24,6 @@ FAMILIES = True
 
 _DEEPEST = 6
 _LINK = re.compile(r"\[([^\[\]]*)\]\(<?([^()<>\s]+)>?\)")
-_WHO = {"user": "User", "assistant": "Assistant", "tool": "Tool", "system": "System"}
-_KINDS = {
-    "injected": "Context",
-    "summary": "Summary of what came before",
-    "command": "Command",
-    "shell": "Shell command",
-    "output": "Output",
-    "notification": "Notification",
-    "interruption": "Interrupted",
-    "steering": "User, while the model was at work",
-    "error": "Error",
-}
-_FOLDED = frozenset(("injected", "summary", "output"))
 
 
 def write(family: Family, options: Options) -> Iterator[Piece]:
@@ -46,22 +33,10 @@ def write(family: Family, options: Options) -> Iterator[Piece]:
 
 def make_page(family: Family) -> str:
     reading = read_family(family.root, family.descendants)
-    usage = family.root.usage
-    workspace = family.root.workspace
-    models = (family.root.model_usage or {}).get("models_used")
-    rows = [
-        ("Agent", " ".join(t for t in (family.root.agent, family.root.agent_version) if t)),
-        ("Model", ", ".join(m for m in models if isinstance(m, str)) if models else ""),
-        ("Started", family.root.started_at or ""),
-        ("Ended", family.root.ended_at or ""),
-    ]
-    lines = [f"- {name}: {plain(value)}" for name, value in rows if value]
-    if workspace is not None and workspace.path:
-        lines.append(f"- Folder: {link(workspace.path, workspace.path)}")
-    if usage is not None and (usage.prompt_tokens or usage.completion_tokens):
-        tokens = [(usage.prompt_tokens, "in"), (usage.completion_tokens, "out")]
-        figures = ", ".join(f"{count(number)} {word}" for number, word in tokens if number)
-        lines.append(f"- Tokens: {figures}")
+    lines = []
+    for name, value, full in facts_of(family.root):
+        shown = link(full, full) if name == "Project" and full else plain(full or value)
+        lines.append(f"- {name}: {shown}")
     lines.append(f"- Source: {plain(family.root.source)} {code(family.root.conversation_id)}")
     blocks = [f"# {plain(reading.title)}", "\n".join(lines), *_conversation(reading, 2)]
     files = _files(family.root)
@@ -72,25 +47,24 @@ def make_page(family: Family) -> str:
 
 def _conversation(reading: Reading, level: int) -> Iterator[str]:
     for turn in reading.turns:
-        speaker = ""
+        before = ""
         for item in turn.items:
             if isinstance(item, Said):
-                message = item.message
-                who = _KINDS.get(message.kind or "", _WHO[message.role])
-                if message.kind in _FOLDED:
-                    show = prose if message.kind == "summary" else fenced
-                    yield details(html(who), show(message.content))
+                who = speaker(item)
+                if item.category in ("injected", "tools"):
+                    yield details(html(who), "\n\n".join(_said(item, level)) or "*nothing*")
                     continue
-                if who != speaker or item is turn.prompt:
+                if who != before or item is turn.prompt:
+                    message = item.message
                     described = message.mode if message.role == "user" else message.model
                     notes = (described, message.status, message.timestamp)
                     small = html(" · ".join(note for note in notes if note))
                     mark = "#" * min(level, _DEEPEST)
                     yield f"{mark} {who} <sub>{small}</sub>" if small else f"{mark} {who}"
                 yield from _said(item, level)
-                speaker = who
+                before = who
                 continue
-            speaker = ""
+            before = ""
             if isinstance(item, Rule):
                 yield from _rule(item)
             else:
@@ -100,24 +74,40 @@ def _conversation(reading: Reading, level: int) -> Iterator[str]:
 
 
 def _said(item: Said, level: int) -> Iterator[str]:
-    message = item.message
-    if message.thinking:
-        yield details("Thinking", quoted(message.thinking))
-    text = text_of(message)
-    if message.role == "system":
-        yield details("System prompt", fenced(text))
-    elif message.role == "tool":
-        yield details(f"Result of {html(message.name or 'a tool')}", returned(message))
-    elif text:
-        yield quoted(text) if message.role == "user" else prose(text)
-    if message.role == "user" and message.typed is not None and message.content != message.typed:
-        yield details("As the model got it", fenced(message.content))
-    if message.attachments and message.role != "tool":
-        yield attached(message.attachments)
-        yield from pasted(message)
-    for call in item.calls:
-        yield _call(call, level)
-    yield from remarks(message)
+    for part in parts_of(item):
+        match part:
+            case Call():
+                yield _call(part, level)
+            case Attachment(text=text):
+                yield f"- {_attachment(part)}"
+                if text.strip() and text not in item.message.content:  # else it is there already
+                    yield details(f"📎 {html(label_of(part)[0])}", fenced(text))
+            case Shown(uri=uri) if uri:
+                yield f"- 🔗 {link(part.text, uri)}"
+            case Shown(words=True, edit=True):
+                yield details(html(part.label), fenced(part.text, "diff"))
+            case Shown(words=True) if "\n" in part.text:
+                yield f"*{plain(part.label)}:*\n\n{fenced(part.text)}"
+            case Shown(words=True):
+                yield f"*{plain(part.label)}:* {plain(part.text)}"
+            case Shown():
+                yield details(f"<code>{html(part.kind)}</code>", fenced(part.text, "json"))
+            case Text("reasoning", words, title):
+                yield details(title, quoted(words))
+            case Text("typed", words):
+                yield quoted(words)
+            case Text("prose", words):
+                yield prose(words)
+            case Text("context", words) if item.message.kind == "summary":
+                yield prose(words)
+            case Text("output" | "context", words):
+                yield fenced(words)
+            case Text("sent", words, title):
+                yield details(title, fenced(words))
+            case Text("error", words, title):
+                yield f"> **{title}:** {plain(words)}"
+            case Text("remark", words):
+                yield f"*{plain(words)}*"
 
 
 def _call(call: Call, level: int) -> str:
@@ -140,9 +130,16 @@ def _call(call: Call, level: int) -> str:
         blocks.append(f"{file} +{edit.added} −{edit.removed}")
         blocks.append(fenced("\n".join(diff_lines(edit)), "diff"))
     if not call.edits:
-        blocks.append(given(call.call))
+        text, language, values = inputs_of(call.call)
+        given = [fenced(text, language)] if text else []
+        if values:
+            given.append(fenced(json.dumps(values, indent=2, ensure_ascii=False), "json"))
+        blocks += ["Input:", *given] if given else []
     if call.result is not None:
-        blocks.append(returned(call.result))
+        output = output_of(call.result)
+        got = [fenced(output)] if output else []
+        got += [f"- {_attachment(one)}" for one in call.result.attachments or ()]
+        blocks += ["Output:", *got] if got else ["Output: none"]
     blocks += [_inner(child, f"Sub-agent: {child.title}", level) for child in call.children]
     body = "\n\n".join(block for block in blocks if block)
     return details(" — ".join([name, *notes]), body or "*no input, no output*")
@@ -164,8 +161,8 @@ def _rule(rule: Rule) -> Iterator[str]:
         yield f"*The person was asked:* {plain(str(asked))}"
         answer = {k: v for k, v in rule.data.items() if k in ("answer", "result", "questions")}
         yield fenced(json.dumps(answer, indent=1, ensure_ascii=False), "json")
-    elif rule.kind == CHECKPOINT and rule.data:
-        yield details(html(rule.text), prose(str(rule.data["summary"])), opened=not rule.quiet)
+    elif rule.is_answer:
+        yield details(html(rule.text), prose(rule.body), opened=not rule.quiet)
     elif not rule.quiet:
         yield f"---\n\n*{plain(rule.text)}*"
 
@@ -191,91 +188,10 @@ def _files(trajectory: Trajectory) -> str:
     return "\n".join(rows)
 
 
-def attached(attachments: Iterable[Attachment]) -> str:
-    return "\n".join(f"- {_attachment(attachment)}" for attachment in attachments)
-
-
-def pasted(message: Message) -> Iterator[str]:
-    """The texts that were attached, where the message itself does not hold them."""
-    for attachment in message.attachments or ():
-        text = attachment.text or ""
-        if text.strip() and text not in message.content:
-            name = attachment.name or attachment.path or attachment.kind or "attachment"
-            yield details(f"📎 {html(name)}", fenced(text))
-
-
 def _attachment(attachment: Attachment) -> str:
+    name, facts = label_of(attachment)
     target = attachment.path or attachment.uri
-    name = attachment.name or target or attachment.kind or "attachment"
-    lines = ""
-    if attachment.start_line is not None:
-        end = attachment.end_line
-        lines = f"#L{attachment.start_line}" + (f"-L{end}" if end else "")
-    notes = [n for n in (attachment.kind, attachment.media_type, size(attachment.size_bytes)) if n]
-    shown = link(name + lines, target) if target else plain(name + lines)
-    return f"📎 {shown}" + (f" ({plain(', '.join(notes))})" if notes else "")
-
-
-def remarks(message: Message) -> Iterator[str]:
-    """What is known about an answer besides its words."""
-    extra = message.extra or {}
-    if failure := failure_of(message):
-        yield f"> **Error:** {plain(failure)}"
-    for part in parts_of(message):
-        if part.uri:
-            yield f"- 🔗 {link(part.text, part.uri)}"
-        elif part.words and part.edit:
-            yield details(html(part.label), fenced(part.text, "diff"))
-        elif part.words and "\n" in part.text:
-            yield f"*{plain(part.label)}:*\n\n{fenced(part.text)}"
-        elif part.words:
-            yield f"*{plain(part.label)}:* {plain(part.text)}"
-        else:
-            yield details(f"<code>{html(part.kind)}</code>", fenced(part.text, "json"))
-    if extra.get("vote") in ("up", "down"):
-        reason = extra.get("vote_down_reason")
-        why = f": {plain(reason)}" if isinstance(reason, str) else ""
-        yield f"*{'Helpful 👍' if extra['vote'] == 'up' else 'Not helpful 👎'}{why}*"
-    followups = [str_of(field_of(one, "message")) for one in list_of(extra.get("followups"))]
-    if any(followups):
-        yield "*Suggested next:* " + " · ".join(map(plain, filter(None, followups)))
-
-
-_COMMANDS = ("command", "cmd", "script")
-
-
-def given(call: ToolCall) -> str:
-    """The arguments: a command as such, other objects as JSON over lines, plain text as it is."""
-    if not call.arguments:
-        return ""
-    values = parse_object(call.arguments)
-    if values is None:
-        return f"Input:\n\n{fenced(call.arguments)}"
-    blocks: list[str] = []
-    for name in _COMMANDS:
-        if isinstance(values.get(name), str):
-            blocks.append(fenced(str(values.pop(name)), "sh"))
-            break
-    if values:
-        blocks.append(fenced(json.dumps(values, indent=2, ensure_ascii=False), "json"))
-    return "Input:\n\n" + "\n\n".join(blocks) if blocks else ""
-
-
-def returned(result: Message) -> str:
-    """What the model got; what the tool returned besides, where the model got nothing."""
-    blocks: list[str] = []
-    if result.content:
-        blocks.append(fenced(result.content))
-    elif result.details is not None:
-        shown = result.details
-        if not isinstance(shown, str):
-            shown = json.dumps(shown, indent=1, ensure_ascii=False, default=str)
-        blocks.append(fenced(shown, "json"))
-    if result.attachments:
-        blocks.append(attached(result.attachments))
-    if not blocks:
-        return "Output: none"
-    return "Output:\n\n" + "\n\n".join(blocks)
+    return f"📎 {link(name, target)}" + (f" ({plain(facts)})" if facts else "")
 
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")

@@ -1,9 +1,10 @@
-"""Reading: a conversation laid out as a person reads it, for the terminal and for the page.
+"""Reading: a conversation laid out as a person reads it, for the terminal, the page and Markdown.
 
 Turns with their prompt, answers with the tool calls that they made and what came of each, sub-agents
 at the call that started them, rules where history was compacted or rewound, abandoned branches.
 
 items.py       what there is to read          layout.py      put in order
+parts.py       what of a message is shown, and the facts of all
 calls.py       a tool call in a line          edits.py       a tool call as a diff
 characters.py  what is safe to look at        figures.py     numbers for people
 blocks.py      flattened, one after the other

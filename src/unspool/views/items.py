@@ -1,13 +1,13 @@
 """Items: what a conversation is made of for a reader."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
 
-from unspool.io.values import field_of
-from unspool.sources import Shown, shown_parts
+from unspool.io.values import str_of
 from unspool.trajectory import Message, ToolCall, Trajectory, text_of
 from unspool.views.calls import INTENTS
 from unspool.views.characters import one_line
@@ -21,6 +21,14 @@ CHECKPOINT = "checkpoint"
 _UNWRAPPED = frozenset(("output", "shell", "interruption", "notification"))
 _OPENING = re.compile(r"\s*<([A-Za-z][\w-]*)>")
 _BAD = frozenset(("failed", "denied", "interrupted", "cancelled"))
+
+
+def output_of(result: Message) -> str:
+    """What the model got; where that is nothing, what the tool returned."""
+    if result.content.strip() or result.attachments or result.details is None:
+        return result.content
+    details = result.details
+    return details if isinstance(details, str) else json.dumps(details, indent=1, default=str)
 
 
 class Call(msgspec.Struct):
@@ -74,8 +82,17 @@ class Said(msgspec.Struct):
     @property
     def words(self) -> str:
         """What it says to a reader: what was typed, without a tag around the whole of it."""
+        if self.message.role == "tool":
+            return output_of(self.message)
         words = text_of(self.message) or self.message.content
-        return _unwrapped(words) if self.message.kind in _UNWRAPPED else words
+        if self.message.kind not in _UNWRAPPED:
+            return words
+        # Without `<local-command-stdout>` or the like around the whole of it.
+        opening, ending = _OPENING.match(words), words.rstrip()
+        closing = f"</{opening[1]}>" if opening else ""
+        if opening is None or not ending.endswith(closing) or ending.count(closing) > 1:
+            return words
+        return ending[opening.end() : -len(closing)]
 
     @property
     def error(self) -> bool:
@@ -90,6 +107,18 @@ class Rule(msgspec.Struct):
     timestamp: str | None = None
     quiet: bool = False
     data: dict[str, Any] | None = None
+
+    @property
+    def body(self) -> str:
+        """What the model was given there, a summary or a skill's text, or what it said at the end."""
+        texts = (str_of((self.data or {}).get(name)).strip() for name in ("summary", "content"))
+        return next(filter(None, texts), "")
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether its body is for the reader: a checkpoint, or the last words of an agent that was left
+        alone with its task."""
+        return self.kind in (CHECKPOINT, "task_complete") and bool(self.body)
 
 
 class Aside(msgspec.Struct):
@@ -114,10 +143,15 @@ class Turn(msgspec.Struct):
     @property
     def duration_ms(self) -> float | None:
         """As the program measured it, else from the first time in it to the last."""
-        measured = [time for item in self.items if (time := _measured(item)) is not None]
-        if measured:
+        ends = (item for item in self.items if isinstance(item, Rule) and item.kind == "turn_end")
+        times: list[Any] = [(end.data or {}).get("duration_ms") for end in ends]
+        if measured := [float(time) for time in times if type(time) in (int, float)]:
             return sum(measured)
-        stamps = [stamp for item in self.items for stamp in _stamps(item)]
+        messages: list[Message | None] = []
+        for item in self.items:
+            if isinstance(item, Said):
+                messages += [item.message, *(call.result for call in item.calls)]
+        stamps = [one.timestamp for one in messages if one is not None and one.timestamp]
         # Nothing between is nothing known: records written together have one time.
         return (between_ms(stamps[0], stamps[-1]) or None) if len(stamps) > 1 else None
 
@@ -127,13 +161,6 @@ class Turn(msgspec.Struct):
         if self.prompt is None:
             return "Before the first prompt"
         return one_line(self.prompt.words, 90) or "(nothing typed)"
-
-
-def _measured(item: Item) -> float | None:
-    if not isinstance(item, Rule) or item.kind != "turn_end":
-        return None
-    time = (item.data or {}).get("duration_ms")
-    return time if isinstance(time, int | float) and not isinstance(time, bool) else None
 
 
 class Reading(msgspec.Struct):
@@ -157,33 +184,3 @@ class Reading(msgspec.Struct):
 
     def said(self) -> Iterator[Said]:
         return (item for item in self.items() if isinstance(item, Said))
-
-
-def _stamps(item: Item) -> Iterator[str]:
-    if isinstance(item, Said):
-        if item.message.timestamp:
-            yield item.message.timestamp
-        for call in item.calls:
-            if call.result is not None and call.result.timestamp:
-                yield call.result.timestamp
-
-
-def _unwrapped(words: str) -> str:
-    """Without `<local-command-stdout>` or the like around the whole of it."""
-    opening = _OPENING.match(words)
-    closing = f"</{opening[1]}>" if opening else ""
-    ending = words.rstrip()
-    if opening is None or not ending.endswith(closing) or ending.count(closing) > 1:
-        return words
-    return ending[opening.end() : -len(closing)]
-
-
-def parts_of(message: Message) -> Iterator[Shown]:
-    """What an answer showed beside its words and calls, as its source says it."""
-    return shown_parts(message.extra or {}, message.content, bool(message.tool_calls))
-
-
-def failure_of(message: Message) -> str:
-    """Why an answer ended early, where its own words do not say it."""
-    reason = field_of((message.extra or {}).get("error"), "message")
-    return reason if isinstance(reason, str) and reason != message.content else ""

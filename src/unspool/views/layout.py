@@ -27,6 +27,7 @@ _RULES = {
     "truncation": "History truncated",
     "interruption": "Interrupted",
     "answer": "Asked",
+    "task_complete": "Task complete",
 }
 """Marks that a reader must see, in words. All others are the program's own business."""
 

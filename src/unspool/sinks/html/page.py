@@ -10,10 +10,9 @@ from importlib.resources import files
 from unspool.sinks import Family
 from unspool.sinks.html.markup import Markup, element, join, text
 from unspool.sinks.html.parts import turn_id, turn_part
-from unspool.trajectory import Trajectory
 from unspool.views import Aside, Reading, Said, Turn, read_family
 from unspool.views.characters import one_line
-from unspool.views.figures import between_ms, count, day_and_time, duration, plural
+from unspool.views.parts import facts_of
 
 
 @cache
@@ -105,45 +104,22 @@ def _agents(turn: Turn) -> Iterator[tuple[Reading, str]]:
 
 
 def masthead(reading: Reading) -> Markup:
-    trajectory = reading.trajectory
-    facts = [
-        element("div", None, element("dt", None, name), element("dd", {"title": full}, value))
-        for name, value, full in _facts(trajectory)
-        if value
-    ]
+    facts = facts_of(reading.trajectory)
+    warnings = [fact for fact in facts if fact.name == "Incomplete"]
     return element(
         "header",
         {"class": "masthead"},
         element("h1", {"dir": "auto"}, reading.title),
-        element("dl", {"class": "facts"}, facts),
-        element("p", {"class": "warning"}, "Incomplete: ", ", ".join(trajectory.partial))
-        if trajectory.partial
-        else None,
+        element(
+            "dl",
+            {"class": "facts"},
+            [
+                element(
+                    "div", None, element("dt", None, name), element("dd", {"title": full}, value)
+                )
+                for name, value, full in facts
+                if name != "Incomplete"
+            ],
+        ),
+        [element("p", {"class": "warning"}, f"{name}: {value}") for name, value, _ in warnings],
     )
-
-
-def _facts(trajectory: Trajectory) -> Iterator[tuple[str, str, str]]:
-    workspace = trajectory.workspace
-    usage = trajectory.usage
-    models = (trajectory.model_usage or {}).get("models_used")
-    project = (workspace.name or workspace.path or workspace.repository or "") if workspace else ""
-    agent = " ".join(word for word in (trajectory.source, trajectory.agent_version) if word)
-    spent = between_ms(trajectory.started_at, trajectory.ended_at)
-    calls = sum(len(message.tool_calls or ()) for message in trajectory.messages)
-    turns = {message.turn for message in trajectory.messages if message.turn is not None}
-    yield "Agent", one_line(agent, 60), ""
-    yield "Project", one_line(project, 60), (workspace.path or "") if workspace else ""
-    yield "Branch", one_line((workspace.branch or "") if workspace else "", 40), ""
-    yield "Model", one_line(", ".join(map(str, models)) if isinstance(models, list) else "", 80), ""
-    yield "Began", day_and_time(trajectory.started_at), trajectory.started_at or ""
-    yield "Took", duration(spent), ""
-    yield "Turns", str(len(turns)) if turns else "", ""
-    yield "Tool calls", str(calls) if calls else "", ""
-    if usage is not None:
-        read, written = count(usage.prompt_tokens), count(usage.completion_tokens)
-        tokens = ", ".join(w for w in (read and f"{read} in", written and f"{written} out") if w)
-        yield "Tokens", tokens, ""
-        yield "Cost", f"${usage.cost_usd:.2f}" if usage.cost_usd is not None else "", ""
-    if trajectory.files:
-        changed = {touch.path for touch in trajectory.files if touch.operation != "read"}
-        yield "Files", plural(len(changed), "file") + " changed" if changed else "", ""

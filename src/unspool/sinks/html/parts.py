@@ -5,30 +5,17 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from unspool.io.values import parse_object
 from unspool.sinks.html.colours import highlight, language_of
 from unspool.sinks.html.markup import CLIP, Markup, clipped, element, fold, join, link, message_id
 from unspool.sinks.html.prose import render, typed
 from unspool.sources import Shown
-from unspool.trajectory import Attachment, Message, text_of
+from unspool.trajectory import Attachment, Message
 from unspool.views import Aside, Call, Item, Reading, Rule, Said, Turn
 from unspool.views.characters import one_line
 from unspool.views.edits import Edit
-from unspool.views.figures import clock, count, day_and_time, duration, plural, size
-from unspool.views.items import CHECKPOINT, failure_of, parts_of
-
-_NAMES = {
-    "injected": "Context",
-    "notification": "Notification",
-    "summary": "Summary",
-    "command": "You ran a command",
-    "shell": "You ran in the shell",
-    "output": "Output",
-    "interruption": "Interrupted",
-    "steering": "You, meanwhile",
-    "error": "Error",
-}
-
+from unspool.views.figures import clock, count, day_and_time, duration, plural
+from unspool.views.items import output_of
+from unspool.views.parts import Text, inputs_of, label_of, parts_of, speaker
 
 Agents = Callable[[Reading, Call], list[Markup]]
 """Makes the sub-agents that a call started: whole, or where somebody may ask for them."""
@@ -50,13 +37,11 @@ def speaking_again(turn: Turn) -> Iterator[bool]:
     """Of every item, whether the one before it is by the same speaker, who is named only once."""
     speaking = ""
     for item in turn.items:
-        yield isinstance(item, Said) and speaker(item.message) == speaking
-        if isinstance(item, Said) and item.category != "injected":
-            message = item.message
-            if (
-                text_of(message).strip() or message.thinking or message.attachments
-            ):  # not only calls
-                speaking = speaker(message) if item.category == "assistant" else ""
+        yield isinstance(item, Said) and _who(item) == speaking
+        if not isinstance(item, Said) or item.category == "injected":
+            continue
+        if item.words.strip() or item.message.thinking or item.message.attachments:
+            speaking = _who(item) if item.category == "assistant" else ""
 
 
 def turn_id(reading: Reading, turn: Turn) -> str:
@@ -88,7 +73,7 @@ def said_parts(
                 "class": f"unit message {kind}" + (" only-reasoning" if only_thinks else ""),
                 "id": ident,
                 "tabindex": "-1",
-                "aria-label": f"Message {said.index + 1}: {speaker(message)}",
+                "aria-label": f"Message {said.index + 1}: {_who(said)}",
             },
             _header(reading, said, turn if is_prompt else None),
             *body,
@@ -101,17 +86,17 @@ def said_parts(
         yield call_part(reading, call, own, agents(reading, call))
 
 
-def speaker(message: Message) -> str:
-    if message.kind in _NAMES:
-        return _NAMES[message.kind]
-    if message.role == "assistant":
-        return one_line(message.model or "", 60) or "Assistant"
-    return {"user": "You", "system": "System prompt"}.get(message.role, message.name or "Tool")
+def _who(said: Said) -> str:
+    """As everywhere, but an answer is its model's and a prompt yours."""
+    name = speaker(said)
+    if name == "Assistant":
+        return one_line(said.message.model or name, 60)
+    return "You" if name == "User" else name
 
 
 def _header(reading: Reading, said: Said, turn: Turn | None) -> Markup:
     message = said.message
-    who: Markup = element("span", {"class": "who"}, speaker(message))
+    who: Markup = element("span", {"class": "who"}, _who(said))
     if turn is not None and turn.number is not None:
         turn_number = element("span", {"class": "number"}, f"Turn {turn.number + 1}")
         who = element("h2", None, who, " ", turn_number)
@@ -158,33 +143,35 @@ def _tokens(message: Message) -> Markup | None:
 
 
 def _body(said: Said) -> Iterator[Markup]:
-    message = said.message
-    if message.thinking:
-        yield fold("Reasoning", element("div", {"class": "prose"}, render(message.thinking)),
-                   kind="reasoning")  # fmt: skip
-    words = said.words
-    if words.strip():
-        if said.category == "tools" or said.message.kind in ("output", "shell"):
-            yield element("pre", {"class": "output", "tabindex": "0"}, clipped(words))
-        elif said.category == "assistant":
-            yield element("div", {"class": "prose", "dir": "auto"}, render(words))
-        elif said.category == "user" or said.message.kind == "notification":
-            yield element("div", {"dir": "auto"}, typed(words))
-        else:
-            title = f"{one_line(words, 110)}"
-            yield fold(title, element("div", {"class": "typed"}, clipped(words)), kind="context")
-    if message.typed is not None and message.typed != message.content and message.content:
-        sent = element("div", {"class": "typed"}, clipped(message.content))
-        yield fold("As sent to the model", sent, kind="injected")
-    shown = [attachment_part(attachment) for attachment in message.attachments or ()]
-    if failure := failure_of(message):
-        yield element("p", {"class": "note status"}, f"Error: {one_line(failure, 2000)}")
-    shown += [_part(part) for part in parts_of(message)]
-    if shown:
-        yield element("div", {"class": "attachments"}, shown)
+    attached: list[Markup] = []
+    for part in parts_of(said):
+        match part:
+            case Attachment():
+                attached.append(attachment_part(part))
+            case Shown():
+                attached.append(_shown_part(part))
+            case Text("reasoning", words, title):
+                yield fold(title, element("div", {"class": "prose"}, render(words)), "reasoning")
+            case Text("output", words):
+                yield element("pre", {"class": "output", "tabindex": "0"}, clipped(words))
+            case Text("prose", words):
+                yield element("div", {"class": "prose", "dir": "auto"}, render(words))
+            case Text("typed", words):
+                yield element("div", {"dir": "auto"}, typed(words))
+            case Text("context" | "sent" as kind, words, title):
+                inner = element("div", {"class": "typed"}, clipped(words))
+                yield fold(
+                    title or one_line(words, 110), inner, "injected" if kind == "sent" else kind
+                )
+            case Text("error", words, title):
+                yield element("p", {"class": "note status"}, f"{title}: {one_line(words, 2000)}")
+            case Text("remark", words):
+                attached.append(element("span", {"class": "attachment"}, one_line(words, 400)))
+    if attached:
+        yield element("div", {"class": "attachments"}, attached)
 
 
-def _part(part: Shown) -> Markup:
+def _shown_part(part: Shown) -> Markup:
     """A link that goes nowhere from a page, so its target is named; else the part as it is."""
     if part.uri:
         where = {"class": "attachment", "title": one_line(part.uri, 400)}
@@ -195,8 +182,8 @@ def _part(part: Shown) -> Markup:
 
 
 def rule_part(rule: Rule) -> Markup:
-    if rule.kind == CHECKPOINT and rule.data:
-        body = element("div", {"class": "prose", "dir": "auto"}, render(str(rule.data["summary"])))
+    if rule.is_answer:
+        body = element("div", {"class": "prose", "dir": "auto"}, render(rule.body))
         kind = "context injected" if rule.quiet else "context"
         return fold(one_line(rule.text, 200), body, kind=kind, opened=not rule.quiet)
     when = clock(rule.timestamp)
@@ -242,24 +229,13 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 
 
 def attachment_part(attachment: Attachment) -> Markup:
-    name = attachment.name or attachment.path or attachment.uri or attachment.kind
+    name, facts = label_of(attachment)
     if attachment.media_type in _PICTURES and _BASE64.fullmatch(attachment.data or ""):
         data = "".join(attachment.data.split())
         source = f"data:{attachment.media_type};base64,{data}"
-        picture = element("img", {"src": source, "alt": one_line(name, 200), "loading": "lazy"})
-        caption = element("figcaption", None, one_line(name, 200))
-        return element("figure", {"class": "picture"}, picture, caption)
-    lines = ""
-    if attachment.start_line is not None:
-        lines = f":{attachment.start_line}"
-        if attachment.end_line not in (None, attachment.start_line):
-            lines += f"–{attachment.end_line}"
-    facts = " · ".join(
-        fact
-        for fact in (attachment.kind, attachment.media_type, size(attachment.size_bytes))
-        if fact
-    )
-    title = [element("b", None, one_line(name, 120) + lines), " ", element("small", None, facts)]
+        picture = element("img", {"src": source, "alt": name, "loading": "lazy"})
+        return element("figure", {"class": "picture"}, picture, element("figcaption", None, name))
+    title = [element("b", None, name), " ", element("small", None, facts)]
     if attachment.text.strip():
         code = highlight(attachment.text[:CLIP], language_of(attachment.path or attachment.name))
         return fold(title, element("pre", {"class": "output"}, code), kind="attachment")
@@ -321,18 +297,16 @@ def _inside(reading: Reading, call: Call) -> Iterator[Markup]:
         return
     at = message_id(reading, call.result_index or 0)
     shown: list[object] = []
-    if result.content.strip():
-        shown.append(element("pre", {"class": "output", "tabindex": "0"}, clipped(result.content)))
+    if (output := output_of(result)).strip():
+        shown.append(element("pre", {"class": "output", "tabindex": "0"}, clipped(output)))
     shown += [attachment_part(attachment) for attachment in result.attachments or ()]
     yield element("div", {"class": "result", "id": at, "tabindex": "-1"}, shown or "(nothing)")
 
 
 def _arguments(call: Call) -> Iterator[Markup]:
-    values = parse_object(call.call.arguments)
-    if values is None:
-        if call.call.arguments.strip():
-            yield element("pre", {"class": "input"}, clipped(call.call.arguments))
-        return
+    text, language, values = inputs_of(call.call)
+    if text:
+        yield element("pre", {"class": "input"}, highlight(text[:CLIP], language))
     rows: list[Markup] = []
     for name, value in values.items():
         if isinstance(value, str):
@@ -340,9 +314,6 @@ def _arguments(call: Call) -> Iterator[Markup]:
         else:
             data = msgspec.json.encode(value)
             shown = (msgspec.json.format(data, indent=2) if len(data) > 100 else data).decode()
-        if name in ("command", "cmd", "script") and isinstance(value, str):
-            yield element("pre", {"class": "input"}, highlight(value[:CLIP], "bash"))
-            continue
         long = "\n" in shown or len(shown) > 200
         inner = element("pre", None, clipped(shown)) if long else shown
         rows += [element("dt", None, name), element("dd", None, inner)]
