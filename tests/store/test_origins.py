@@ -15,6 +15,7 @@ from tests.store.test_sync import _sorted, sound, stored, sync
 from tests.store.test_sync_odd import talk
 from tests.telemetry import write
 from tests.test_extract import ENV, conversation
+from unspool.store.blocks import iter_raw
 from unspool.store.maintenance import rebuild
 from unspool.store.opening import reading, writing
 from unspool.store.survey import survey
@@ -160,8 +161,8 @@ def test_a_place_that_may_not_be_looked_into(tmp_path: Path) -> None:
 
 
 def test_a_long_log_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And its facts are written in blocks: what comes out is the same."""
-    monkeypatch.setattr("unspool.store.reading.PART_BYTES", 700)
+    """And its facts are written in blocks: what comes out is the same, and every line is kept once."""
+    monkeypatch.setattr("unspool.store.batches.PART_BYTES", 700)
     monkeypatch.setattr("unspool.store.batches.FACTS_BYTES", 900)
     monkeypatch.setattr("unspool.store.blocks.MOST_WAITING_BYTES", 500)
     store, home = tmp_path / "s.db", tmp_path / "home"
@@ -171,19 +172,27 @@ def test_a_long_log_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     sync(store, home)
     expected = _sorted(unspool.extract(home))
     assert stored(store) == expected
+    with reading(store) as connection:
+        logs = connection.execute(
+            "SELECT id, path FROM origins WHERE path LIKE '%.jsonl'"
+        ).fetchall()
+        for ident, path in logs:
+            assert (
+                b"".join(data for _, data in iter_raw(connection, ident)) == Path(path).read_bytes()
+            )
     sound(store)
 
 
 def test_worker_processes_read_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a conversation, or a parent and its child, stand in different batches."""
-    monkeypatch.setattr("unspool.store.readers.BATCH_BYTES", 2000)
+    monkeypatch.setattr("unspool.store.batches.BATCH_BYTES", 2000)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     home = tmp_path / "home"
     for name in ("claude_code", "copilot_cli", "copilot_telemetry", "cursor"):
         for case in sorted((CASES / name).glob("*/input"))[:6]:
             shutil.copytree(case, home / name / case.parent.name)
     sync(tmp_path / "alone.db", home)
-    monkeypatch.setattr("unspool.store.readers.WORTH_WORKERS_BYTES", 0)
+    monkeypatch.setattr("unspool.store.batches.WORTH_WORKERS_BYTES", 0)
     sync(tmp_path / "workers.db", home)
     assert stored(tmp_path / "workers.db") == stored(tmp_path / "alone.db")
     assert stored(tmp_path / "workers.db") == _sorted(unspool.extract(home))

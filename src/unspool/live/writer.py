@@ -169,10 +169,7 @@ class Writer:
         items: Iterator[Item] = iter(())
         if began.origin is not None:
             items = Batch(raw=False).read_origin(began.origin, offset, path)
-        touched = set(self.intake.touched)
-        self.intake.take(began, items)
-        if began.origin is not None and not began.origin.start:
-            self.reducers.forget(self.intake.touched - touched)
+        self._take(began, items)
         origin_id = known_origin(self.connection, path).id  # type: ignore[union-attr]  # just put
         put_events(self.connection, origin_id, events)
         if began.origin is None:
@@ -244,14 +241,16 @@ class Writer:
             items = Batch(self.raw).read(to_read)
             for item in items:
                 if isinstance(item, Began):
-                    before = set(self.intake.touched)
-                    self.intake.take(item, items)
-                    if item.origin is None or not item.origin.start:
-                        self.reducers.forget(self.intake.touched - before)
+                    self._take(item, items)
             mark_dirty(self.connection, self.intake.touched)
             reach("files-uncommitted")
         reach("files-committed")
         return Taken(0, frozenset(self.intake.touched))
+
+    def _take(self, began: Began, items: Iterator[Item]) -> None:
+        touched = self.intake.take(began, items)
+        if began.origin is not None and not began.origin.start:
+            self.reducers.forget(touched)  # facts of these were taken away
 
     def _narrow(self, changed: Changed) -> bool:
         """Of a database only what was written since; whether there is anything to read."""

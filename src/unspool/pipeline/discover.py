@@ -74,7 +74,14 @@ def discover(paths: Iterable[str], source: str | None = None) -> Found:
                 if path.endswith(COMPANIONS) and not named:
                     continue
                 seen.add((status.st_dev, status.st_ino))
-                _take(found, Origin(path, name, size=status.st_size, named=named), source)
+                origin = recognise(Origin(path, name, size=status.st_size, named=named), source)
+                if origin.source:
+                    found.files += 1
+                    found.origins.append(origin)
+                elif named:
+                    found.problems.append(_problem(path, "unknown-format", ""))
+                else:
+                    found.skipped += 1
             except OSError as error:
                 found.unreadable(error, path)
     found.origins.sort(key=lambda origin: origin.path)
@@ -123,7 +130,8 @@ def _spool(path: str, place: Path) -> str:
     return str(place)
 
 
-def _take(found: Found, origin: Origin, source: str | None) -> None:
+def recognise(origin: Origin, source: str | None = None) -> Origin:
+    """The origin with the name of its format, or (empty) of none that is known."""
     head = read_head(origin.path)
     name = sinks.recognise(head, source) or sources.recognise(head, source)
     if name is None and head.is_one_line and (origin.named or head.name.endswith(LINES)):
@@ -132,14 +140,7 @@ def _take(found: Found, origin: Origin, source: str | None) -> None:
         name = sinks.recognise(head, source) or sources.recognise(head, source)
     if name is None and (origin.named or head.name.endswith(LINES)):
         name = source  # asked for: read as this, whatever it looks like
-    if name is None:
-        if origin.named:
-            found.problems.append(_problem(origin.path, "unknown-format", ""))
-        else:
-            found.skipped += 1
-        return
-    found.files += 1
-    found.origins.append(msgspec.structs.replace(origin, source=name, lines=head.has_lines))
+    return msgspec.structs.replace(origin, source=name or "", lines=head.has_lines)
 
 
 def _problem(path: str, code: str, text: str) -> Problem:
@@ -215,5 +216,5 @@ def cut(origins: Iterable[Origin], size: int = RANGE_BYTES) -> Iterator[Origin]:
         if whole or not origin.lines or origin.size <= size:
             yield origin
             continue
-        for start in range(0, origin.size, size):
+        for start in range(origin.start, origin.size, size):
             yield msgspec.structs.replace(origin, start=start, end=min(start + size, origin.size))

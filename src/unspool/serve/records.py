@@ -18,15 +18,15 @@ import msgspec
 
 from unspool.facts import Key, ToolReturned, View
 from unspool.io.temporary import scratch
-from unspool.link import Patch
 from unspool.pipeline.collect import rebuild
 from unspool.pipeline.finish import finish
 from unspool.reduce import Provenance, Statement
 from unspool.serve.answers import RawRecord
 from unspool.serve.recent import Recent
+from unspool.store.batches import unpack_patch
 from unspool.store.blocks import get_facts, iter_raw
 from unspool.store.ids import row_id
-from unspool.store.update import owner_of
+from unspool.store.update import stored_card
 from unspool.trajectory import Message, Trajectory, text_of
 
 SHOWN_BYTES = 1_000_000
@@ -39,7 +39,6 @@ _LONGEST_KEY = 500
 _PARSED_BYTES = 64_000_000
 _JOINTS = re.compile(r"[:/#]")
 _DATABASE = b"SQLite format 3\x00"
-_patch = msgspec.msgpack.Decoder(Patch).decode
 
 
 class Told(NamedTuple):
@@ -87,17 +86,15 @@ _traced: Recent[Lines[Told]] = Recent(8)
 
 
 def _trace(connection: sqlite3.Connection, key: Key) -> Lines[Statement]:
-    owner = owner_of(connection, key)
+    stored = stored_card(connection, key)
+    owner = stored.owner
     gathered = get_facts(connection, owner) if owner is not None else None
     if owner is None or gathered is None:
         return []
     provenance = Provenance()
     for trajectory, card in rebuild(owner, gathered, provenance=provenance).conversations:
         if card.key == key:
-            (packed,) = connection.execute(
-                "SELECT patch FROM cards WHERE platform = ? AND external_id = ?", key
-            ).fetchone()
-            finish(trajectory, _patch(packed) if packed is not None else None)
+            finish(trajectory, unpack_patch(stored.patch))
             lines = [trajectory.messages, *(one.messages for one in trajectory.branches or ())]
             return [[provenance.of(message) for message in line] for line in lines]
     return []

@@ -4,8 +4,8 @@ tables.py    the SQL that makes it, and what those who ask in SQL get of it
 opening.py   where it lies, who may read it, who writes it
 survey.py    what changed since the store read it
 reading.py   an origin's facts and raw records
-batches.py   changed origins read, reduced, linked and made into rows, apart from the store
-readers.py   worker processes that do this beside the one that writes
+batches.py   changed origins read, reduced, linked and made into rows, apart from the store, in worker
+             processes beside the one that writes
 intake.py    what was read of an origin into the store, whole or not at all
 blocks.py    facts and raw records, compressed
 update.py    touched conversations reduced, written and linked

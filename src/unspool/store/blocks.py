@@ -51,8 +51,6 @@ class FactBlock(NamedTuple):
 
     key: Key
     source: str
-    first_offset: int
-    """Of a message-bearing record; -1 where there is none."""
     data: bytes
 
 
@@ -80,15 +78,13 @@ class RawRecord(NamedTuple):
 
 
 def fact_block(key: Key, source: str, facts: list[AnyFact]) -> FactBlock:
-    first = min((fact.offset for fact in facts if isinstance(fact, MESSAGE_BEARING)), default=-1)
-    return FactBlock(key, source, first, squeeze(_encode(facts)))
+    return FactBlock(key, source, squeeze(_encode(facts)))
 
 
 def put_facts(connection: sqlite3.Connection, origin_id: int, block: FactBlock) -> None:
     connection.execute(
-        "INSERT INTO facts (platform, external_id, origin_id, source, first_offset, data)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        (*block.key, origin_id, block.source, block.first_offset, block.data),
+        "INSERT INTO facts (platform, external_id, origin_id, source, data) VALUES (?, ?, ?, ?, ?)",
+        (*block.key, origin_id, block.source, block.data),
     )
 
 
@@ -127,54 +123,10 @@ def get_facts(
     return made
 
 
-def forget_facts(connection: sqlite3.Connection, origin_id: int) -> list[Key]:
-    """All but what the origin itself forgot: nobody could tell it again."""
-    keys = keys_of(connection, origin_id)
-    connection.execute("DELETE FROM facts WHERE origin_id = ? AND gone_since IS NULL", (origin_id,))
-    return keys
-
-
-Told = dict[Key, tuple[str, list[AnyFact]]]
-"""Conversation → the source, and what an origin said of it."""
+_MINE = "origin_id = ? AND platform = ? AND external_id = ?"
 _THINGS = (MessageSeen, ToolCalled, ToolReturned)
 _BEFORE = 1 << 40
 """Taken off the offsets of what is kept: it stands before what the file says now."""
-
-
-def facts_told(connection: sqlite3.Connection, origin_id: int) -> Told:
-    rows = connection.execute(
-        "SELECT platform, external_id, source, data FROM facts"
-        " WHERE origin_id = ? AND gone_since IS NULL ORDER BY id",
-        (origin_id,),
-    )
-    by_key: Told = {}
-    for platform, ident, source, data in rows:
-        facts = by_key.setdefault((str(platform), str(ident)), (str(source), []))[1]
-        facts += _decode_facts(expand(data))
-    return by_key
-
-
-def keep_lost(connection: sqlite3.Connection, origin_id: int, before: Told, now: str) -> set[Key]:
-    """Keep the records that a file held and, rewritten by its agent, no longer holds. A file that
-    shares less than half of them is another one."""
-    after = facts_told(connection, origin_id)
-    touched: set[Key] = set()
-    for key, (source, facts) in before.items():
-        entries = {fact.entry for fact in after.get(key, ("", []))[1]}
-        things = [fact for fact in facts if fact.entry and isinstance(fact, _THINGS)]
-        lost: list[AnyFact] = [fact for fact in things if fact.entry not in entries]
-        if not lost or 2 * len(lost) > len(things):
-            continue
-        messages = {fact.id for fact in lost if isinstance(fact, MessageSeen)}
-        lost += [f for f in facts if isinstance(f, UsageReported) and f.subject in messages]
-        kept = [msgspec.structs.replace(fact, offset=fact.offset - _BEFORE) for fact in lost]
-        connection.execute(
-            "INSERT INTO facts (platform, external_id, origin_id, source, first_offset, data,"
-            " gone_since) VALUES (?, ?, ?, ?, -1, ?, ?)",
-            (*key, origin_id, source, squeeze(_encode(kept)), now),
-        )
-        touched.add(key)
-    return touched
 
 
 def keys_of(connection: sqlite3.Connection, origin_id: int) -> list[Key]:
@@ -189,25 +141,59 @@ def last_fact(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT ifnull(max(id), 0) FROM facts").fetchone()[0])
 
 
-def forget_old_facts(
-    connection: sqlite3.Connection, origin_id: int, key: Key, last: int, now: str
-) -> bool:
-    """Drop what a database said of a conversation before, up to the fact `last`.
+class Before(NamedTuple):
+    """What an origin said of a conversation before it was read anew: all up to the fact `last`."""
 
-    Where it says nothing of it now (it was deleted, or the database begun anew) what was said stays
-    and is marked; but not mere echoes, whose conversation may have come.
-    """
-    mine = "origin_id = ? AND platform = ? AND external_id = ?"
-    said = f"SELECT 1 FROM facts WHERE {mine} AND id > ? LIMIT 1"
-    if connection.execute(said, (origin_id, *key, last)).fetchone() is None:
-        rows = connection.execute(f"SELECT data FROM facts WHERE {mine}", (origin_id, *key))
-        facts = (fact for (data,) in rows for fact in _decode_facts(expand(data)))
-        if any(isinstance(f, MESSAGE_BEARING) and getattr(f, "rank", 0) < ECHO for f in facts):
-            mark = f"UPDATE facts SET gone_since = ifnull(gone_since, ?) WHERE {mine}"
-            connection.execute(mark, (now, origin_id, *key))
+    connection: sqlite3.Connection
+    origin_id: int
+    key: Key
+    last: int
+
+    def _facts(self, condition: str) -> list[AnyFact]:
+        rows = self.connection.execute(
+            f"SELECT data FROM facts WHERE {_MINE} AND {condition} ORDER BY id",
+            (self.origin_id, *self.key, self.last),
+        )
+        return [fact for (data,) in rows for fact in _decode_facts(expand(data))]
+
+    def forget(self, is_database: bool = False) -> None:
+        """But what a file itself forgot stays: nobody could tell it again."""
+        still = "" if is_database else " AND gone_since IS NULL"
+        statement = f"DELETE FROM facts WHERE {_MINE} AND id <= ?{still}"
+        self.connection.execute(statement, (self.origin_id, *self.key, self.last))
+
+    def keep_untold(self, now: str) -> bool:
+        """Mark what a database said that says nothing of the conversation now: it was deleted, or the
+        database begun anew. But not mere echoes, whose conversation may have come. Whether it stays."""
+        mine = (self.origin_id, *self.key)
+        said = f"SELECT 1 FROM facts WHERE {_MINE} AND id > ? LIMIT 1"
+        if self.connection.execute(said, (*mine, self.last)).fetchone() is not None or not any(
+            isinstance(fact, MESSAGE_BEARING) and getattr(fact, "rank", 0) < ECHO
+            for fact in self._facts("id <= ?")
+        ):
             return False
-    connection.execute(f"DELETE FROM facts WHERE {mine} AND id <= ?", (origin_id, *key, last))
-    return True
+        mark = f"UPDATE facts SET gone_since = ifnull(gone_since, ?) WHERE {_MINE}"
+        self.connection.execute(mark, (now, *mine))
+        return True
+
+    def keep_lost(self, now: str) -> bool:
+        """Keep the records that a file held and, rewritten by its agent, no longer holds. A file that
+        shares less than half of them is another one. Whether there are any."""
+        facts = self._facts("id <= ? AND gone_since IS NULL")
+        entries = {fact.entry for fact in self._facts("id > ?")}
+        things = [fact for fact in facts if fact.entry and isinstance(fact, _THINGS)]
+        lost: list[AnyFact] = [fact for fact in things if fact.entry not in entries]
+        if not lost or 2 * len(lost) > len(things):
+            return False
+        messages = {fact.id for fact in lost if isinstance(fact, MessageSeen)}
+        lost += [f for f in facts if isinstance(f, UsageReported) and f.subject in messages]
+        kept = [msgspec.structs.replace(fact, offset=fact.offset - _BEFORE) for fact in lost]
+        self.connection.execute(
+            "INSERT INTO facts (platform, external_id, origin_id, source, data, gone_since)"
+            f" SELECT platform, external_id, origin_id, source, ?, ? FROM facts WHERE {_MINE} LIMIT 1",
+            (squeeze(_encode(kept)), now, self.origin_id, *self.key),
+        )
+        return True
 
 
 def raw_blocks(records: Iterable[RawRecord]) -> Iterator[RawBlock]:

@@ -17,12 +17,9 @@ from unspool.io.origins import Origin
 from unspool.sources import rewrites
 from unspool.store.batches import Began, Ended, Item, Whole
 from unspool.store.blocks import (
+    Before,
     FactBlock,
     RawBlock,
-    facts_told,
-    forget_facts,
-    forget_old_facts,
-    keep_lost,
     keys_of,
     last_fact,
     put_facts,
@@ -90,8 +87,8 @@ class Intake:
         """Conversations of which the store has other facts than the batch: it did not take some, or it
         kept what a file has lost."""
 
-    def take(self, began: Began, items: Iterator[Item]) -> None:
-        """A changed origin, of which the items tell, into the store."""
+    def take(self, began: Began, items: Iterator[Item]) -> set[Key]:
+        """A changed origin, of which the items tell, into the store; the conversations it touches."""
         changed, origin = began.changed, began.origin
         if began.trouble is not None:
             self._miss(changed, [began.trouble])
@@ -102,31 +99,35 @@ class Intake:
             self._put_origin(changed, origin.source, began.end, began.tail)
             self.report.unchanged += 1
         else:
-            self._take_origin(began, origin, items)
+            return self._take_origin(began, origin, items)
+        return set()
 
-    def _take_origin(self, began: Began, origin: Origin, items: Iterator[Item]) -> None:
-        changed = began.changed
+    def _take_origin(self, began: Began, origin: Origin, items: Iterator[Item]) -> set[Key]:
+        changed, is_database = began.changed, bool(began.changed.state)
         self.connection.execute("SAVEPOINT origin")
         ident = self._put_origin(changed, origin.source, began.end, began.tail)
         taking = Taking(ident)
-        anew = not (origin.start or began.is_live or began.is_database)
-        before = facts_told(self.connection, ident) if anew and rewrites(origin.source) else {}
         last = last_fact(self.connection)
-        told = self._forget(taking, began, origin)
+        only = {(origin.source, part) for part in origin.only}
+        told = [key for key in keys_of(self.connection, ident) if not only or key in only]
+        self._forget_records(ident, began, origin)
         self.put(taking, items)
-        # Behind the reading: what a database no longer tells of, the store keeps.
-        for key in told:
-            if forget_old_facts(self.connection, ident, key, last, now()):
-                taking.touched.add(key)
-        lost = keep_lost(self.connection, ident, before, now()) if before else set()
-        taking.touched |= lost
-        self.unlike |= lost
+        # Behind the reading: only now it is known what the origin no longer tells, and the store keeps.
+        for key in told if not origin.start else ():
+            before = Before(self.connection, ident, key, last)
+            if is_database and before.keep_untold(now()):
+                continue
+            is_rewritten = not is_database and not began.is_live and rewrites(origin.source)
+            if is_rewritten and before.keep_lost(now()):
+                self.unlike.add(key)
+            before.forget(is_database)
+            taking.touched.add(key)
         if not self._is_better(changed, origin, taking):
             self.connection.execute("ROLLBACK TO origin")
             self.connection.execute("RELEASE origin")
             self.unlike |= taking.touched
             self._miss(changed, taking.samples)
-            return
+            return set()
         self.connection.execute(
             "UPDATE origins SET records = ? + (CASE ? WHEN 0 THEN 0 ELSE records END) WHERE id = ?",
             (taking.records, origin.start, ident),
@@ -137,6 +138,7 @@ class Intake:
         self.touched |= taking.touched
         for code, number in taking.codes.items():
             self.report.count(code, number)
+        return taking.touched
 
     def _put_origin(self, changed: Changed, source: str, end: int, tail: str) -> int:
         row = self.connection.execute(
@@ -154,26 +156,18 @@ class Intake:
         ).fetchone()  # fmt: skip
         return int(row[0])
 
-    def _forget(self, taking: Taking, began: Began, origin: Origin) -> list[Key]:
-        """What an earlier reading of the same records said. Of a database that is only known behind the
-        reading: the conversations that it told of."""
-        execute, ident = self.connection.execute, taking.ident
+    def _forget_records(self, ident: int, began: Began, origin: Origin) -> None:
+        """Problems, and raw copies, of an earlier reading of the same records."""
+        execute = self.connection.execute
         if origin.start or began.is_live:
             statement = "DELETE FROM problems WHERE origin_id = ? AND offset >= ?"
             execute(statement, (ident, origin.start))
-            if origin.start:
-                return []
-        else:
-            # Of a database of which a part is read the copy is no longer true, either.
-            execute("DELETE FROM raw_traces WHERE origin_id = ?", (ident,))
-            of_part = " AND external_id IN (SELECT value FROM json_each(?))" if origin.only else ""
-            parts = [json.dumps(origin.only)] if origin.only else []
-            execute(f"DELETE FROM problems WHERE origin_id = ?{of_part}", (ident, *parts))
-        if not began.is_database:
-            taking.touched.update(forget_facts(self.connection, ident))
-            return []
-        only = {(origin.source, part) for part in origin.only}
-        return [key for key in keys_of(self.connection, ident) if not only or key in only]
+            return
+        # Of a database of which a part is read the copy is no longer true, either.
+        execute("DELETE FROM raw_traces WHERE origin_id = ?", (ident,))
+        of_part = " AND external_id IN (SELECT value FROM json_each(?))" if origin.only else ""
+        parts = [json.dumps(origin.only)] if origin.only else []
+        execute(f"DELETE FROM problems WHERE origin_id = ?{of_part}", (ident, *parts))
 
     def put(self, taking: Taking, items: Iterator[Item]) -> None:
         """What the items tell of an origin, up to its end."""

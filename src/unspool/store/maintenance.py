@@ -8,11 +8,13 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from unspool import sinks, sources
-from unspool.io.origins import Origin, plain_name, read_head
+import msgspec
+
+from unspool.io.origins import Origin, plain_name
 from unspool.io.temporary import scratch
+from unspool.pipeline.discover import recognise
 from unspool.store.batches import Batch
-from unspool.store.blocks import forget_facts, iter_raw
+from unspool.store.blocks import Before, iter_raw, keys_of, last_fact
 from unspool.store.conversations import (
     INDEXES,
     catch_up,
@@ -158,17 +160,18 @@ def rebuild(connection: sqlite3.Connection) -> Report:
 
 
 def _read_again(sync: Sync, ident: int, path: str, source: str, file: Path) -> None:
-    head = read_head(str(file))
-    name = sinks.recognise(head) or sources.recognise(head) or source
-    if not name:
-        return  # events of an agent that no source knows yet
     size = file.stat().st_size
-    origin = Origin(str(file), Path(path).name, name, size, lines=head.has_lines)
+    origin = recognise(Origin(str(file), Path(path).name, size=size))
+    if not origin.source and not source:
+        return  # events of an agent that no source knows yet
+    origin = msgspec.structs.replace(origin, source=origin.source or source)
     taking = Taking(ident)
     with transaction(sync.connection):
-        forget_facts(sync.connection, ident)
+        keys, last = keys_of(sync.connection, ident), last_fact(sync.connection)
         sync.connection.execute("DELETE FROM problems WHERE origin_id = ?", (ident,))
         sync.intake.put(taking, Batch(raw=False).read_origin(origin, size, path))
+        for key in keys:
+            Before(sync.connection, ident, key, last).forget()
         mark_dirty(sync.connection, taking.touched)
 
 

@@ -5,7 +5,6 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -15,13 +14,11 @@ from unspool.io.databases import open_database
 from unspool.io.origins import Origin, Tally, open_origin
 from unspool.io.temporary import scratch
 from unspool.store.blocks import BLOCK_BYTES, RawRecord
-from unspool.store.survey import LOGS, is_database, is_whole
+from unspool.store.survey import LOGS, in_lines, is_database, is_whole
 from unspool.trajectory import Trajectory
 
 LARGEST_DATABASE = 512 * 1024 * 1024
 """The raw copy of a larger one is left out of the store, and that is a problem to count."""
-PART_BYTES = 32 * 1024 * 1024
-"""Logs of lines are read in parts of this size."""
 
 
 def read_items(origin: Origin, tally: Tally) -> Iterator[AnyFact | Trajectory]:
@@ -38,31 +35,6 @@ def read_items(origin: Origin, tally: Tally) -> Iterator[AnyFact | Trajectory]:
 def trouble(path: str, code: str, error: Exception) -> Problem:
     text = getattr(error, "strerror", None) or str(error)
     return Problem(key=NOBODY, origin=path, offset=0, code=code, sample=text)
-
-
-def parts_of(origin: Origin, in_lines: bool, problems: list[Problem]) -> Iterator[Origin]:
-    """A long log of lines in parts that begin and end where lines do; anything else as it is."""
-    start = origin.start
-    if not in_lines or origin.size - start <= PART_BYTES:
-        yield origin
-        return
-    try:
-        while start < origin.size:
-            end = _line_end(origin, start + PART_BYTES)
-            yield msgspec.structs.replace(origin, start=start, end=end)
-            start = end
-    except OSError as error:
-        problems.append(trouble(origin.path, "unreadable", error))
-
-
-def _line_end(origin: Origin, at: int) -> int:
-    """Where the line that holds the byte before `at` ends."""
-    if at >= origin.size:
-        return origin.size
-    with open(origin.path, "rb") as file:
-        file.seek(at - 1)
-        file.readline()
-        return min(file.tell(), origin.size)
 
 
 BROKEN = frozenset(("truncated-json", "invalid-json", "not-json", "recovered"))
@@ -84,31 +56,6 @@ def is_half_written(path: str, codes: Iterable[str]) -> bool:
     if path.endswith(LOGS) and more:
         return False
     return first.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") and not is_whole(first)
-
-
-class Owner(NamedTuple):
-    """Whose record it is, what kind, when."""
-
-    key: Key
-    kind: str
-    time: int | None
-
-
-class Owners:
-    """Whose the records of an origin are, as its facts tell."""
-
-    def __init__(self, in_lines: bool) -> None:
-        self.in_lines = in_lines
-        self.keys: set[Key] = set()
-        self.of: dict[int, Owner] = {}
-        """By offset; only of lines, the rest is kept as a whole."""
-
-    def add(self, fact: AnyFact) -> None:
-        if fact.key == NOBODY:
-            return
-        self.keys.add(fact.key)
-        if self.in_lines and fact.offset not in self.of:
-            self.of[fact.offset] = Owner(fact.key, type(fact).__name__, fact.time)
 
 
 class _Kind(msgspec.Struct):
@@ -134,54 +81,68 @@ def event_type(line: bytes, default: str) -> str:
     return default
 
 
-def iter_records(
-    part: Origin, end: int, owners: Owners, problems: list[Problem]
-) -> Iterator[RawRecord]:
-    """The records as they are: lines up to `end`, or pieces of a document or a database."""
-    try:
-        yield from _lines(part, end, owners) if owners.in_lines else _whole(part, owners, problems)
-    except (sqlite3.Error, OSError) as error:
-        # The origin's trouble, not the store's: what was read of it stays.
-        problems.append(trouble(part.path, "raw-copy-failed", error))
+class RawRecords:
+    """The records of an origin as they are, up to `end`; whose they are, its facts tell."""
+
+    def __init__(self, origin: Origin, end: int) -> None:
+        self.in_lines = is_log(origin)
+        self.end = end
+        self._at = origin.start
+        """Up to where lines were read."""
+        self._keys: set[Key] = set()
+        self._stated: dict[int, RawRecord] = {}
+        """By offset; only of lines, the rest is kept as a whole."""
+
+    def add(self, fact: AnyFact) -> None:
+        if fact.key != NOBODY:
+            self._keys.add(fact.key)
+            if self.in_lines and fact.offset not in self._stated:
+                kind = type(fact).__name__
+                self._stated[fact.offset] = RawRecord(fact.offset, fact.key, kind, fact.time, b"")
+
+    def read(self, part: Origin, problems: list[Problem]) -> Iterator[RawRecord]:
+        """Those of a part: lines, or pieces of a document or a database."""
+        try:
+            yield from self._lines(part) if self.in_lines else self._pieces(part, problems)
+        except (sqlite3.Error, OSError) as error:
+            # The origin's trouble, not the store's: what was read of it stays.
+            problems.append(trouble(part.path, "raw-copy-failed", error))
+        self._stated.clear()
+
+    def _lines(self, part: Origin) -> Iterator[RawRecord]:
+        """Lines with their ends, blank ones too: put together they are the file, byte for byte. A line
+        is of the part in which it begins."""
+        end = self.end if part.end is None else min(self.end, part.end)
+        key = next((record.key for record in self._stated.values()), NOBODY)
+        with open_origin(part.path) as file:
+            file.seek(self._at)
+            while self._at < end and (line := file.readline()):
+                # A line that states nothing may state something to a better reader: it stays with
+                # those around it.
+                record = self._stated.get(self._at) or RawRecord(self._at, key, "", None, b"")
+                key = record.key
+                kind = event_type(line, record.event_type)
+                yield RawRecord(self._at, key, kind, record.time, line)
+                self._at += len(line)
+
+    def _pieces(self, origin: Origin, problems: list[Problem]) -> Iterator[RawRecord]:
+        kind = "database" if is_database(origin.path) else "document"
+        if kind == "database" and origin.size > LARGEST_DATABASE:
+            large = f"more than {LARGEST_DATABASE} bytes"
+            problems.append(trouble(origin.path, "raw-copy-too-large", ValueError(large)))
+            return
+        opened = copied_database if kind == "database" else open_origin
+        owner = next(iter(self._keys)) if len(self._keys) == 1 else NOBODY
+        offset = 0
+        with opened(origin.path) as file:
+            while piece := file.read(BLOCK_BYTES):
+                yield RawRecord(offset, owner, kind, None, piece)
+                offset += len(piece)
 
 
-def _lines(part: Origin, end: int, owners: Owners) -> Iterator[RawRecord]:
-    """Lines with their ends, blank ones too: put together they are the file, byte for byte."""
-    key: Key = next((owner.key for owner in owners.of.values()), NOBODY)
-    offset = part.start
-    with open_origin(part.path) as file:
-        file.seek(offset)
-        for line in file:
-            if offset >= end:
-                return
-            stating = owners.of.get(offset)
-            if stating is not None:
-                key = stating.key
-            # A line that states nothing may state something to a better reader: it stays with those
-            # around it.
-            kind = event_type(line, stating.kind if stating else "")
-            yield RawRecord(offset, key, kind, stating.time if stating else None, line)
-            offset += len(line)
-
-
-def _whole(origin: Origin, owners: Owners, problems: list[Problem]) -> Iterator[RawRecord]:
-    owner = next(iter(owners.keys)) if len(owners.keys) == 1 else NOBODY
-    if not is_database(origin.path):
-        with open_origin(origin.path) as file:
-            yield from _pieces(file, owner, "document")
-    elif origin.size <= LARGEST_DATABASE:
-        with copied_database(origin.path) as file:
-            yield from _pieces(file, owner, "database")
-    else:
-        large = f"more than {LARGEST_DATABASE} bytes"
-        problems.append(trouble(origin.path, "raw-copy-too-large", ValueError(large)))
-
-
-def _pieces(file: io.BufferedReader, owner: Key, kind: str) -> Iterator[RawRecord]:
-    offset = 0
-    while piece := file.read(BLOCK_BYTES):
-        yield RawRecord(offset, owner, kind, None, piece)
-        offset += len(piece)
+def is_log(origin: Origin) -> bool:
+    """Whether its records are lines: a log of objects over several lines is read as a whole."""
+    return origin.lines and in_lines(origin.path, origin.source)
 
 
 @contextmanager

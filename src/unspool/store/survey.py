@@ -6,15 +6,14 @@ Reads no contents: size and time tell, and for databases the counters in their h
 import hashlib
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
-from unspool import sinks, sources
+from unspool import sources
 from unspool.io.databases import BACKUP, MAGIC
 from unspool.io.folders import walk
-from unspool.io.origins import Origin, read_head
 from unspool.pipeline.discover import COMPANIONS
 from unspool.store.opening import file_of, store_path
 
@@ -210,55 +209,6 @@ def is_whole(line: bytes) -> bool:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return False
     return True
-
-
-def recognised(changed: Changed) -> Origin | None:
-    """The origin to read, from the beginning or from where the store left off."""
-    known = changed.known
-    head = read_head(changed.path)
-    name = sinks.recognise(head) or sources.recognise(head)
-    start = 0
-    begin = changed.begin
-    if known is not None and begin and tail_hash(changed.path, begin) == known.tail_hash:
-        # A short log may look like another one, or like none, while it grows: then all of it is
-        # read, as what it was.
-        start = begin if name == known.source and head.has_lines else 0
-        name = name or known.source
-    if name is None:
-        return None
-    return Origin(
-        changed.path, changed.name, name, changed.size_bytes, start,
-        lines=head.has_lines, only=changed.only,
-    )  # fmt: skip
-
-
-def is_log(origin: Origin) -> bool:
-    """Whether its records are lines: a log of objects over several lines is read as a whole."""
-    return origin.lines and in_lines(origin.path, origin.source)
-
-
-def iter_batches(changed: list[Changed], size: int) -> Iterator[list[Changed]]:
-    """The changed origins in groups of about `size` bytes; a session's files stay together.
-
-    `4f0c.jsonl` and `4f0c/subagents/agent-1.jsonl` are next to each other, and in one group.
-    """
-    batch: list[Changed] = []
-    weight = 0
-    stem = ""
-    for item in sorted(changed, key=lambda one: _stem(one.path).split(os.sep)):  # noqa: PTH206
-        if weight >= size and not item.path.startswith(stem):
-            yield batch
-            batch, weight = [], 0
-        if not stem or not item.path.startswith(stem):
-            stem = _stem(item.path) + os.sep
-        batch.append(item)
-        weight += item.size_bytes - item.begin
-    if batch:
-        yield batch
-
-
-def _stem(path: str) -> str:
-    return os.path.splitext(path)[0]  # noqa: PTH122 - thousands of files
 
 
 # A database with a rollback journal counts its transactions in its header: equal counters, equal

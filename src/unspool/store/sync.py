@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 from unspool.facts import Key
 from unspool.io.temporary import scratch
-from unspool.store.batches import Began, Conversation, Item
+from unspool.store.batches import Began, Conversation, Item, iter_read
 from unspool.store.blocks import last_fact
 from unspool.store.conversations import WORDS, catch_up
 from unspool.store.intake import Intake, Report, mark_dirty, mark_gone
 from unspool.store.opening import transaction
-from unspool.store.readers import iter_read
 from unspool.store.survey import Survey, survey
 from unspool.store.update import Reducer, Update
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 APPLICATION_ID = 0x756E7370
 """`unsp`, so that `file` and others can tell a store from any other database."""
-VERSION = 17
+VERSION = 18
 """`PRAGMA user_version` of the tables. Those with lower numbers were never released."""
 
 ORIGINS = """
@@ -32,7 +32,6 @@ CREATE TABLE facts (
     external_id TEXT NOT NULL,
     origin_id INTEGER NOT NULL REFERENCES origins(id),
     source TEXT NOT NULL,
-    first_offset INTEGER NOT NULL,  -- of a message-bearing record
     data BLOB NOT NULL,             -- zstandard of MessagePack
     gone_since TEXT                 -- the database no longer tells of the conversation
 );

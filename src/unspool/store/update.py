@@ -12,15 +12,15 @@ import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from unspool.facts import Key, Problem
+from unspool.facts import Key
 from unspool.io.memory import give_back
 from unspool.link import Card, Patch, link, make_card
 from unspool.pipeline.collect import Gathered, rebuild
-from unspool.store.batches import Conversation, Reduced, pack
+from unspool.store.batches import Conversation, Reduced, pack_patch, unpack_patch
 from unspool.store.blocks import get_facts
 from unspool.store.changes import drop_old_changes
 from unspool.store.conversations import get_trajectory, only_new, put_rows, remove
@@ -38,49 +38,16 @@ MADE_WHOLE = "\0"
 """`facts_of` of conversations that came as trajectories: there are no facts of them."""
 
 _card = msgspec.msgpack.Decoder(Card).decode
-_patch = msgspec.msgpack.Decoder(Patch).decode
 
 Wanted = Mapping[Key, Mapping[Key, bytes | None]]
 """Conversations to reduce; for each, what linking says of what is made from its facts."""
 
 
-class HotFacts:
-    """Facts of conversations that were reduced lately, within a number of bytes."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self.most_bytes = most_bytes
-        self.largest_bytes = most_bytes * LARGEST_SHARE
-        self.weight = 0
-        self._kept: OrderedDict[Key, tuple[Gathered, int]] = OrderedDict()
-        """With the number of the last block of facts that is in it."""
-
-    def get(self, connection: sqlite3.Connection, key: Key) -> Gathered | None:
-        """All facts of the conversation: of a known one only the new blocks are read."""
-        before, last = self._kept.pop(key, (None, 0))
-        weight = before.weight if before is not None else 0
-        self.weight -= weight
-        row = "SELECT ifnull(max(id), 0) FROM facts WHERE platform = ? AND external_id = ?"
-        (newest,) = connection.execute(row, key).fetchone()
-        gathered = get_facts(connection, key, last, before)
-        if gathered is not None and gathered.weight > self.largest_bytes:
-            self.forget()
-        elif gathered is not None:
-            self._kept[key] = (gathered, newest)
-            self.weight += gathered.weight
-            while self.weight > self.most_bytes:
-                _, (dropped, _) = self._kept.popitem(last=False)
-                self.weight -= dropped.weight
-        return gathered
-
-    def forget(self, keys: Collection[Key] | None = None) -> None:
-        """Facts of these were taken away, or (None) somebody else has written to the store."""
-        for key in list(self._kept) if keys is None else keys:
-            dropped, _ = self._kept.pop(key, (None, 0))
-            self.weight -= dropped.weight if dropped is not None else 0
-
-
 class Reducer:
-    """Makes rows out of the facts of conversations; it only reads the store."""
+    """Makes rows out of the facts of conversations; it only reads the store.
+
+    Facts of conversations that were reduced lately stay at hand, within `hot_bytes`.
+    """
 
     def __init__(
         self,
@@ -89,26 +56,51 @@ class Reducer:
         describe: Callable[[Trajectory], Any] = lambda trajectory: None,
     ) -> None:
         self.connection = connection
-        self.hot = HotFacts(hot_bytes)
+        self.hot_bytes = hot_bytes
         self.describe = describe
         """What is told to the writer of a conversation beside its rows."""
         self.was_large = False
         """Whether the last conversation was one whose facts are not kept."""
+        self._hot: OrderedDict[Key, tuple[Gathered, int]] = OrderedDict()
+        """With the number of the last block of facts that is in it."""
+        self._weight = 0
 
     def reduce(self, wanted: Wanted) -> Iterator[tuple[Key, Conversation | str]]:
         for key, patches in wanted.items():
             yield key, self.make(key, patches)
 
     def forget(self, keys: Collection[Key] | None) -> None:
-        self.hot.forget(keys)
+        """Facts of these were taken away, or (None) somebody else has written to the store."""
+        for key in list(self._hot) if keys is None else keys:
+            dropped, _ = self._hot.pop(key, (None, 0))
+            self._weight -= dropped.weight if dropped is not None else 0
+
+    def _facts(self, key: Key) -> Gathered | None:
+        """All facts of the conversation: of a known one only the new blocks are read."""
+        before, last = self._hot.pop(key, (None, 0))
+        self._weight -= before.weight if before is not None else 0
+        row = "SELECT ifnull(max(id), 0) FROM facts WHERE platform = ? AND external_id = ?"
+        (newest,) = self.connection.execute(row, key).fetchone()
+        gathered = get_facts(self.connection, key, last, before)
+        if gathered is None:
+            return None
+        self.was_large = gathered.weight > self.hot_bytes * LARGEST_SHARE
+        if self.was_large:
+            self.forget(None)
+            return gathered
+        self._hot[key] = (gathered, newest)
+        self._weight += gathered.weight
+        while self._weight > self.hot_bytes:
+            _, (dropped, _) = self._hot.popitem(last=False)
+            self._weight -= dropped.weight
+        return gathered
 
     def make(self, key: Key, patches: Mapping[Key, bytes | None]) -> Conversation | str:
         """The conversation, or why it cannot be made; trouble with the store itself is raised."""
         try:
-            gathered = self.hot.get(self.connection, key)
+            gathered = self._facts(key)
             if gathered is None:
                 return Conversation(key, [], [])
-            self.was_large = gathered.weight > self.hot.largest_bytes
             rebuilt = rebuild(key, gathered)
             del gathered
             made: list[Reduced] = []
@@ -120,7 +112,7 @@ class Reducer:
                 del trajectory
                 trajectory = unpack_trajectory(packed)
                 del packed
-                reduced = Reduced.of(trajectory, card, _unpacked(patches.get(card.key)))
+                reduced = Reduced.of(trajectory, card, unpack_patch(patches.get(card.key)))
                 if reduced.rows is not None:
                     rows = only_new(self.connection, reduced.rows)
                     reduced = reduced._replace(rows=rows, told=self.describe(trajectory))
@@ -135,6 +127,25 @@ class Reducer:
         return Conversation(key, made, rebuilt.problems)
 
 
+class Stored(NamedTuple):
+    """What the store has of a card."""
+
+    facts_of: str = ""
+    card: bytes | None = None
+    patch: bytes | None = None
+
+    @property
+    def owner(self) -> Key | None:
+        """The conversation whose facts it was made from; None where it came as a trajectory."""
+        source, is_made, ident = self.facts_of.partition("\n")
+        return (source, ident) if is_made else None
+
+
+def stored_card(connection: sqlite3.Connection, key: Key) -> Stored:
+    statement = "SELECT facts_of, card, patch FROM cards WHERE platform = ? AND external_id = ?"
+    return Stored(*connection.execute(statement, key).fetchone() or ())
+
+
 class Reducers(Protocol):
     """Who reduces: a `Reducer`, or processes that have one each (`live/reducers.py`)."""
 
@@ -142,7 +153,7 @@ class Reducers(Protocol):
         """Each conversation, or why it cannot be made."""
 
     def forget(self, keys: Collection[Key] | None) -> None:
-        """As `HotFacts.forget`."""
+        """As `Reducer.forget`."""
 
 
 class Update:
@@ -195,7 +206,9 @@ class Update:
         made, and why."""
         wanted: dict[Key, dict[Key, bytes | None]] = {}
         for key in sorted(keys):
-            if self._card_of(key)[0] == MADE_WHOLE:  # written as it came: it needs only be linked
+            if (
+                stored_card(self.connection, key).facts_of == MADE_WHOLE
+            ):  # written as it came: it needs only be linked
                 self.reduced.add(key)
             else:
                 wanted[key] = self._patches(key)
@@ -208,11 +221,6 @@ class Update:
                     self.keep(made)
         return failed
 
-    def _card_of(self, key: Key) -> tuple[str, bytes | None, bytes | None]:
-        """Whose facts it was made from, its card and its patch."""
-        statement = "SELECT facts_of, card, patch FROM cards WHERE platform = ? AND external_id = ?"
-        return self._execute(statement, key).fetchone() or ("", None, None)
-
     def _patches(self, key: Key) -> dict[Key, bytes | None]:
         """What linking said of all that was made from the facts of this conversation."""
         statement = "SELECT platform, external_id, patch FROM cards WHERE facts_of = ?"
@@ -221,7 +229,16 @@ class Update:
 
     def keep(self, conversation: Conversation) -> None:
         """Write what was made from the facts of one key."""
-        self._renew_problems(conversation.problems)
+        # What shows only when a conversation is put together, each once.
+        for problem in conversation.problems:
+            at = self._execute("SELECT id FROM origins WHERE path = ?", (problem.origin,))
+            for (origin_id,) in at.fetchall():
+                self._execute(
+                    "DELETE FROM problems WHERE origin_id = ? AND offset = ? AND code = ?",
+                    (origin_id, problem.offset, problem.code),
+                )
+                self.report.count(problem.code)
+                put_problems(self.connection, origin_id, [problem])
         made = {reduced.key for reduced in conversation.reduced}
         for key in self._patches(conversation.key).keys() - made:
             self._remove(key)
@@ -232,10 +249,10 @@ class Update:
     def keep_whole(self, trajectory: Trajectory, origin_id: int) -> None:
         """What came as a trajectory, not as facts."""
         key = (trajectory.source, trajectory.conversation_id)
-        if owner_of(self.connection, key) is not None:
+        stored = stored_card(self.connection, key)
+        if stored.owner is not None:
             return  # a copy that was taken away: the conversation itself knows better
-        *_, patch = self._card_of(key)
-        reduced = Reduced.of(trajectory, make_card(trajectory), _unpacked(patch))
+        reduced = Reduced.of(trajectory, make_card(trajectory), unpack_patch(stored.patch))
         self._put(reduced, MADE_WHOLE, [origin_id])
         mark_dirty(self.connection, [key])
         self.reduced.add(key)
@@ -250,22 +267,10 @@ class Update:
             self.related.change(key, old, None)
         self.report.removed += 1
 
-    def _renew_problems(self, problems: list[Problem]) -> None:
-        """What shows only when a conversation is put together, each once."""
-        for problem in problems:
-            at = self._execute("SELECT id FROM origins WHERE path = ?", (problem.origin,))
-            for (origin_id,) in at.fetchall():
-                self._execute(
-                    "DELETE FROM problems WHERE origin_id = ? AND offset = ? AND code = ?",
-                    (origin_id, problem.offset, problem.code),
-                )
-                self.report.count(problem.code)
-                put_problems(self.connection, origin_id, [problem])
-
     def _put(self, reduced: Reduced, owner: str, origin_ids: Iterable[int] = ()) -> None:
         """The card, and the rows that were made with its patch: none where it is a mere copy."""
         key = reduced.key
-        _, old, _ = self._card_of(key)
+        old = stored_card(self.connection, key).card
         self._execute(
             "INSERT INTO cards VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
             " facts_of = excluded.facts_of, card = excluded.card, patch = excluded.patch",
@@ -300,12 +305,12 @@ class Update:
         failed: list[tuple[Key, str]] = []
         wanted: dict[Key, dict[Key, bytes | None]] = {}
         for key, patch in changed.items():
-            owner = owner_of(self.connection, key)
+            owner = stored_card(self.connection, key).owner
             if owner is None or (patch is not None and patch.absorbed):
                 with transaction(self.connection):
                     self._patch_alone(key, patch)
             else:
-                wanted.setdefault(owner, self._patches(owner))[key] = _packed(patch)
+                wanted.setdefault(owner, self._patches(owner))[key] = pack_patch(patch)
         for owner, made in self.reducers.reduce(wanted):
             with transaction(self.connection):
                 if isinstance(made, str):
@@ -336,17 +341,17 @@ class Update:
         return {
             key: patches.get(key)
             for key, (_, old) in known.items()
-            if _packed(patches.get(key)) != old
+            if pack_patch(patches.get(key)) != old
         }
 
     def _patch_alone(self, key: Key, patch: Patch | None) -> None:
         """Of one that came as a trajectory, or that is a mere copy: nothing is reduced for it."""
-        owner, card, _ = self._card_of(key)
+        stored = stored_card(self.connection, key)
         trajectory = get_trajectory(self.connection, row_id(*key))
-        reduced = Reduced(key, card or b"", _packed(patch), None)
-        if trajectory is not None and card is not None:
-            reduced = Reduced.of(trajectory, _card(card), patch)
-        self._put(reduced, owner)
+        reduced = Reduced(key, stored.card or b"", pack_patch(patch), None)
+        if trajectory is not None and stored.card is not None:
+            reduced = Reduced.of(trajectory, _card(stored.card), patch)
+        self._put(reduced, stored.facts_of)
 
     def _link_later(self, owner: Key) -> None:
         """It could not be made again: the next try, or the next start, links it anew."""
@@ -356,22 +361,3 @@ class Update:
             cards = "SELECT platform, external_id, card FROM cards WHERE facts_of = ?"
             for platform, ident, card in self._execute(cards, ("\n".join(owner),)).fetchall():
                 self.related.change((platform, ident), card, card)
-
-
-def _packed(patch: Patch | None) -> bytes | None:
-    return pack(patch) if patch is not None else None
-
-
-def _unpacked(patch: bytes | None) -> Patch | None:
-    return _patch(patch) if patch is not None else None
-
-
-def owner_of(connection: sqlite3.Connection, key: Key) -> Key | None:
-    """The conversation whose facts this one was made from; None where it came as a trajectory."""
-    row = connection.execute(
-        "SELECT facts_of FROM cards WHERE platform = ? AND external_id = ?", key
-    ).fetchone()
-    if row is None or row[0] == MADE_WHOLE:
-        return None
-    source, _, ident = str(row[0]).partition("\n")
-    return (source, ident)
