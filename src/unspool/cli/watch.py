@@ -14,8 +14,9 @@ from unspool.errors import UsageError
 from unspool.hooks.spool import Layout
 from unspool.inspect.scan import topmost, usual_places
 from unspool.live.daemon import Daemon, News
-from unspool.live.forward import RemoteQueue, run_intake
+from unspool.live.forward import run_intake
 from unspool.live.mirror import mirror_folder
+from unspool.live.queue import RemoteQueue
 from unspool.live.reducers import REDUCERS
 from unspool.views.characters import one_line
 

@@ -2,8 +2,7 @@
 
 queue.py     events between their arrival and the store, in a file of their own
 intake.py    the spool into the queue
-logs.py      events as the dated hook log that batch reads
-traces.py    rows of editors' databases as events
+logs.py      events as the dated hook log that batch reads; rows of editors' databases as events
 writer.py    the queue, and files that grew, into the store
 monitors.py  files and databases that change
 notices.py   the same told by the system, where it can

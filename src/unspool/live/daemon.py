@@ -22,14 +22,22 @@ import msgspec
 
 from unspool.errors import AlreadyRunning, QueueError, StoreError, UnspoolError
 from unspool.facts import Key
-from unspool.hooks.spool import FILE_MODE, Layout
+from unspool.hooks.files import write_private
+from unspool.hooks.spool import Layout
 from unspool.io.memory import give_back
 from unspool.io.temporary import lock_file, scratch
-from unspool.live.forward import RemoteQueue, run_intake
+from unspool.live.forward import run_intake
 from unspool.live.intake import read_payload
 from unspool.live.monitors import Monitors
 from unspool.live.notices import follow
-from unspool.live.queue import Arrival, Backlog, Queue, SqliteQueue, queue_path
+from unspool.live.queue import (
+    Arrival,
+    Backlog,
+    Queue,
+    RemoteQueue,
+    SqliteQueue,
+    queue_path,
+)
 from unspool.live.reducers import REDUCERS, Pool
 from unspool.live.schedule import Due, Schedule
 from unspool.live.states import RUNNING, doings
@@ -197,10 +205,6 @@ class Daemon:
 
         run_intake(self.layout, self.stop, tell, self.remote, came=came, once=once)
 
-    def _notice(self, path: str) -> None:
-        self.noticed.append(path)
-        self.bell.set()
-
     def _trouble(self, what: str, text: str) -> None:
         """Said once, not on every try, and not by both threads."""
         with self._telling:
@@ -226,7 +230,12 @@ class Daemon:
             elif not once:
                 if self.sends:
                     intake.start()
-                follow(self.tops, self._notice, self.stop)
+
+                def notice(path: str) -> None:
+                    self.noticed.append(path)
+                    self.bell.set()
+
+                follow(self.tops, notice, self.stop)
             gc.disable()  # facts hold no cycles; once a minute is enough,
             gc.freeze()  # and the program itself need not be looked through
             try:
@@ -322,12 +331,8 @@ class Daemon:
             return
         self._status, self._status_written = dict(status), now
         status["at"] = _now()
-        target = self.layout.live / "daemon.json"
-        made = target.with_suffix(".new")
         with suppress(OSError):
-            made.write_text(json.dumps(status))
-            made.chmod(FILE_MODE)
-            made.replace(target)
+            write_private(self.layout.live / "daemon.json", json.dumps(status).encode())
 
 
 class _Work:
@@ -466,7 +471,7 @@ class _Work:
         if self._made_seconds > LONG_SECONDS:
             give_back()  # cards and rows of long conversations; the reducers need it next
         self.unaligned.update(row_id(*key) for key in written)
-        if isinstance(self.queue, RemoteQueue):
+        if self.queue.remote:
             for key in written:
                 trajectory = get_trajectory(self.connection, row_id(*key))
                 if trajectory is not None:

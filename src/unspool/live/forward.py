@@ -4,21 +4,18 @@ The local queue is its journal: an event stays there until the store has acknowl
 Redis has lost everything (its generation is another one), all of the journal is sent again.
 """
 
-import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Protocol, runtime_checkable
 
 from unspool.errors import UnspoolError
 from unspool.hooks.spool import Layout
 from unspool.live.failpoints import reach
 from unspool.live.intake import SWEEP_SECONDS, sweep, take_in
 from unspool.live.mirror import Sender
-from unspool.live.queue import READ_EVENTS, Arrival, Queue, SqliteQueue, queue_path
+from unspool.live.queue import READ_EVENTS, Arrival, RemoteQueue, SqliteQueue, queue_path
 from unspool.store.opening import transaction
-from unspool.trajectory import Trajectory
 
 SPOOL_SECONDS = 0.01
 """The spool is listed so often, and what comes within this time goes into the queue together;"""
@@ -29,80 +26,33 @@ LOOK_SECONDS = 1.0
 """An intake that sends looks at its files so often, and asks the queue what the store has."""
 
 
-@runtime_checkable
-class RemoteQueue(Queue, Protocol):
-    """A queue that other machines fill and empty (`redis_queue.py`)."""
-
-    def prepare(self) -> None: ...
-
-    def generation(self) -> str:
-        """Another one when the queue has lost everything."""
-
-    def acknowledged(self) -> str:
-        """The id up to which the store has everything: `milliseconds-count`."""
-
-    def send(self, arrivals: Sequence[Arrival]) -> list[str]:
-        """As `put`; the ids that they got."""
-
-    def put_recent(self, trajectory: Trajectory) -> None: ...
-
-
-_SENT = """
-CREATE TABLE IF NOT EXISTS sent (
-    seq INTEGER PRIMARY KEY,        -- events.seq
-    generation TEXT NOT NULL,
-    milliseconds INTEGER NOT NULL,  -- the id that it got
-    count INTEGER NOT NULL
-);
-"""
-
-
 class Forward:
     def __init__(self, journal: SqliteQueue, queue: RemoteQueue) -> None:
         self.journal = journal
         self.queue = queue
-        self._db: sqlite3.Connection = journal.connection
-        self._db.executescript(_SENT)
 
     def step(self) -> int:
         """Send what was not sent, forget what the store has; how many events were sent."""
         self.queue.prepare()
         generation = self.queue.generation()
-        self._db.execute("DELETE FROM sent WHERE generation != ?", (generation,))
-        self._forget(self.queue.acknowledged())
         total = 0
-        while True:
-            rows = self._db.execute(
-                "SELECT seq FROM events WHERE seq NOT IN (SELECT seq FROM sent) ORDER BY seq LIMIT ?",
-                (READ_EVENTS // 5,),
-            ).fetchall()
-            if not rows:
-                return total
-            wanted = {seq for (seq,) in rows}
-            events = [
-                event
-                for event in self.journal.read(str(min(wanted) - 1), len(wanted) * 2)
-                if event.sequence in wanted
-            ]
+        database = self.journal.connection
+        if acknowledged := self.queue.acknowledged():
+            has = "DELETE FROM events WHERE generation = ? AND (milliseconds, count) <= (?, ?)"
+            database.execute(has, (generation, *map(int, acknowledged.split("-"))))
+        while events := self.journal.unsent(generation, READ_EVENTS // 5):
             idents = self.queue.send([event.arrival for event in events])
             reach("forward-sent")
-            self._db.executemany(
-                "INSERT OR REPLACE INTO sent VALUES (?, ?, ?, ?)",
-                [
-                    (event.sequence, generation, *map(int, ident.split("-")))
-                    for event, ident in zip(events, idents, strict=True)
-                ],
-            )
+            with transaction(database):
+                database.executemany(
+                    "UPDATE events SET generation = ?, milliseconds = ?, count = ? WHERE seq = ?",
+                    [
+                        (generation, *map(int, ident.split("-")), event.sequence)
+                        for event, ident in zip(events, idents, strict=True)
+                    ],
+                )
             total += len(events)
-
-    def _forget(self, acknowledged: str) -> None:
-        if not acknowledged:
-            return
-        place = tuple(map(int, acknowledged.split("-")))
-        sent = "FROM sent WHERE (milliseconds, count) <= (?, ?)"
-        with transaction(self._db):
-            self._db.execute(f"DELETE FROM events WHERE seq IN (SELECT seq {sent})", place)
-            self._db.execute(f"DELETE {sent}", place)
+        return total
 
 
 def run_intake(

@@ -11,13 +11,16 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import zstandard
 
 from unspool.errors import QueueError
 from unspool.hooks.spool import FILE_MODE, Layout
 from unspool.store.opening import transaction
+
+if TYPE_CHECKING:
+    from unspool.live.redis_queue import RedisQueue
 
 MOST_TRIES = 3
 """What fails as often for a fault of ours is dead: the others go on."""
@@ -61,36 +64,6 @@ class Backlog(NamedTuple):
     """When the oldest of them arrived."""
 
 
-class Queue(Protocol):
-    """What intake and writer ask of a queue; `SqliteQueue` is the one without a server."""
-
-    name: str
-    """Under which the store keeps how far it was read."""
-    remote: bool
-    """Whether others fill it: nothing here tells when something came."""
-
-    def put(self, arrivals: Sequence[Arrival]) -> int:
-        """All of them, safe when this returns; how many were not there yet."""
-
-    def read(self, after: str, limit: int = READ_EVENTS) -> list[Queued]:
-        """The next events behind a position ("" is the beginning)."""
-
-    def acknowledge(self, position: str, events: Sequence[Queued] = ()) -> None:
-        """The store has everything up to here: it need not be kept."""
-
-    def fail(self, events: Sequence[Queued], error: str) -> list[Queued]:
-        """They could not be taken in; those that failed too often, which are dead now."""
-
-    def dead(self) -> list[Dead]: ...
-
-    def retry(self) -> int:
-        """Dead events come back at the end of the queue; how many."""
-
-    def backlog(self, after: str) -> Backlog: ...
-
-    def close(self) -> None: ...
-
-
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS events (
@@ -101,7 +74,10 @@ CREATE TABLE IF NOT EXISTS events (
     event_type TEXT NOT NULL,
     session TEXT NOT NULL,
     data BLOB NOT NULL,
-    tries INTEGER NOT NULL DEFAULT 0
+    tries INTEGER NOT NULL DEFAULT 0,
+    generation TEXT NOT NULL DEFAULT '', -- where it was sent on (`forward.py`): of that queue,
+    milliseconds INTEGER,           -- and the id that it got there
+    count INTEGER
 );
 CREATE TABLE IF NOT EXISTS dead (
     seq INTEGER PRIMARY KEY,
@@ -123,9 +99,15 @@ def queue_path(layout: Layout) -> Path:
 
 
 class SqliteQueue:
-    """The queue in a file. One connection, so of one thread; others open it again."""
+    """The queue in a file. One connection, so of one thread; others open it again.
 
-    remote = False
+    What intake and writer ask of it, `RedisQueue` can do as well.
+    """
+
+    remote: Literal[False] = False
+    """Whether others fill it: nothing here tells when something came."""
+    name: str
+    """Under which the store keeps how far it was read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -159,6 +141,7 @@ class SqliteQueue:
             yield
 
     def put(self, arrivals: Sequence[Arrival]) -> int:
+        """All of them, safe when this returns; how many were not there yet."""
         rows = [(*one[:5], self._pack(one.data)) for one in arrivals]
         with self._transaction():
             made = self.connection.executemany(
@@ -170,12 +153,20 @@ class SqliteQueue:
         return made.rowcount
 
     def read(self, after: str, limit: int = READ_EVENTS) -> list[Queued]:
+        """The next events behind a position ("" is the beginning)."""
+        return self._read("seq > ?", int(after or 0), limit)
+
+    def unsent(self, generation: str, limit: int) -> list[Queued]:
+        """The next events that were not sent to the queue of this generation."""
+        return self._read("generation != ?", generation, limit)
+
+    def _read(self, condition: str, value: int | str, limit: int) -> list[Queued]:
         found: list[Queued] = []
         size = 0
         with self._explained():
             for seq, *rest, data in self.connection.execute(
-                f"SELECT seq, {_COLUMNS} FROM events WHERE seq > ? ORDER BY seq LIMIT ?",
-                (int(after or 0), limit),
+                f"SELECT seq, {_COLUMNS} FROM events WHERE {condition} ORDER BY seq LIMIT ?",
+                (value, limit),
             ):
                 payload = self._unpack(data)
                 size += len(payload)
@@ -185,10 +176,12 @@ class SqliteQueue:
         return found
 
     def acknowledge(self, position: str, events: Sequence[Queued] = ()) -> None:
+        """The store has everything up to here: it need not be kept."""
         with self._transaction():
             self.connection.execute("DELETE FROM events WHERE seq <= ?", (int(position or 0),))
 
     def fail(self, events: Sequence[Queued], error: str) -> list[Queued]:
+        """They could not be taken in; those that failed too often, which are dead now."""
         buried: list[Queued] = []
         with self._transaction():
             for event in events:
@@ -221,6 +214,7 @@ class SqliteQueue:
         ]
 
     def retry(self) -> int:
+        """Dead events come back at the end of the queue; how many."""
         with self._transaction():
             made = self.connection.execute(
                 f"INSERT OR IGNORE INTO events ({_COLUMNS}) SELECT {_COLUMNS} FROM dead ORDER BY seq"
@@ -238,3 +232,8 @@ class SqliteQueue:
     def close(self) -> None:
         with suppress(sqlite3.Error):
             self.connection.close()
+
+
+Queue: TypeAlias = "SqliteQueue | RedisQueue"
+RemoteQueue: TypeAlias = "RedisQueue"
+"""A queue that other machines fill and empty."""

@@ -17,7 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import zstandard
 
@@ -56,7 +56,7 @@ _AWAY = (redis.ConnectionError, redis.TimeoutError, OSError)
 class RedisQueue:
     """The same as `SqliteQueue` for whoever fills or empties it."""
 
-    remote = True
+    remote: Literal[True] = True
     name = "redis"
 
     def __init__(self, address: str, consumer: str | None = None) -> None:

@@ -19,12 +19,11 @@ from unspool.io.door import read_json
 from unspool.io.origins import HEAD_BYTES, Origin, read_head
 from unspool.io.times import parse_time
 from unspool.live.failpoints import reach
-from unspool.live.logs import log_line, log_path
+from unspool.live.logs import log_line, log_path, put_database_traces
 from unspool.live.mirror import FILE_BYTES, apply
-from unspool.live.queue import Arrival, Queue, Queued
+from unspool.live.queue import Queue, Queued
 from unspool.live.reducers import Here, Pool
 from unspool.live.states import ends_turn, put_ending, put_states
-from unspool.live.traces import put_database_traces
 from unspool.store.batches import Batch, Began, Item
 from unspool.store.blocks import decode_block, expand, iter_raw
 from unspool.store.conversations import WORDS, catch_up
@@ -144,27 +143,24 @@ class Writer:
     def _take_log(self, path: str, group: list[Queued]) -> None:
         """New lines of a session's log: their facts, and the events themselves."""
         known = known_origin(self.connection, path)
-        offset = known.read_bytes if known is not None else 0
-        events: list[Event] = []
-        payloads: list[bytes] = []
-        for queued in sorted(group, key=lambda one: _moment(one.arrival)):
-            arrival = queued.arrival
-            seen = "SELECT 1 FROM raw_traces WHERE event_id = ?"
-            if self.connection.execute(seen, (arrival.event_id,)).fetchone() is None:
-                key = (arrival.platform, arrival.session)
-                line = log_line(arrival)
-                events.append(
-                    Event(
-                        arrival.event_id, key, arrival.event_type, queued.sequence,
-                        arrival.received_ns, offset, line,
-                    )
-                )  # fmt: skip
-                payloads.append(arrival.data)
-                offset += len(line)
+        seen = "SELECT 1 FROM raw_traces WHERE event_id = ?"
+        events = [
+            Event(
+                one.event_id, (one.platform, one.session), one.event_type, queued.sequence,
+                one.received_ns, 0, log_line(one),
+            )
+            for queued in group
+            if self.connection.execute(seen, ((one := queued.arrival).event_id,)).fetchone() is None
+        ]  # fmt: skip
         if not events:
             return
+        events.sort(key=_moment)
+        offset = known.read_bytes if known is not None else 0
         if known is not None and known.source and self._comes_late(known.id, events[0]):
-            offset, events = self._put_in_order(known.id, events)
+            offset, events = 0, sorted([*self._taken_out(known.id), *events], key=_moment)
+        for number, event in enumerate(events):
+            events[number] = event._replace(offset=offset)
+            offset += len(event.line)
         began = self._lay_out(path, known, group[0].arrival.platform, events, offset)
         items: Iterator[Item] = iter(())
         if began.origin is not None:
@@ -173,6 +169,7 @@ class Writer:
         origin_id = known_origin(self.connection, path).id  # type: ignore[union-attr]  # just put
         put_events(self.connection, origin_id, events)
         if began.origin is None:
+            payloads = {one.arrival.event_id: one.arrival.data for one in group}
             put_problems(self.connection, origin_id, _problems(path, events, payloads))
 
     def _comes_late(self, origin_id: int, first: Event) -> bool:
@@ -182,27 +179,20 @@ class Writer:
             " ORDER BY first_offset DESC LIMIT 1",
             (origin_id,),
         ).fetchone()
-        return last is not None and (stamp(first.received_ns), first.event_id) < last
+        return last is not None and _moment(first) < last
 
-    def _put_in_order(self, origin_id: int, late: list[Event]) -> tuple[int, list[Event]]:
-        """The log anew in the order of arrival, so that it does not matter when events get here: its
-        size, and all its events. Those that it had are written again with what is new."""
+    def _taken_out(self, origin_id: int) -> Iterator[Event]:
+        """The events that the log has: it is made anew in the order of arrival, so that it does not
+        matter when events get here."""
         rows = self.connection.execute(
             "DELETE FROM raw_traces WHERE origin_id = ? RETURNING"
             " event_id, platform, external_id, event_type, sequence, received_at, data",
             (origin_id,),
         ).fetchall()
-        events = list(late)
         for event_id, platform, ident, kind, sequence, at, data in rows:
             ((_, line),) = decode_block(expand(data))
             received_ns = (parse_time(at) or 0) * 1000
-            events.append(Event(event_id, (platform, ident), kind, sequence, received_ns, 0, line))
-        events.sort(key=lambda event: (stamp(event.received_ns), event.event_id))
-        offset = 0
-        for number, event in enumerate(events):
-            events[number] = event._replace(offset=offset)
-            offset += len(event.line)
-        return offset, events
+            yield Event(event_id, (platform, ident), kind, sequence, received_ns, 0, line)
 
     def _lay_out(
         self, path: str, known: Known | None, platform: str, events: list[Event], size: int
@@ -329,10 +319,11 @@ class Writer:
         return set(self.update.written), failed
 
 
-def _problems(path: str, events: Iterable[Event], payloads: Iterable[bytes]) -> list[Problem]:
+def _problems(path: str, events: list[Event], payloads: dict[str, bytes]) -> list[Problem]:
     """What is wrong with events that no source reads: the same codes as in a file."""
     found: list[Problem] = []
-    for event, data in zip(events, payloads, strict=True):
+    for event in events:
+        data = payloads[event.event_id]
         salvage = read_json(data)
         is_object = bool(salvage.values) and all(isinstance(one, dict) for one in salvage.values)
         code = salvage.code or ("" if is_object else "not-json")
@@ -344,8 +335,8 @@ def _problems(path: str, events: Iterable[Event], payloads: Iterable[bytes]) -> 
     return found
 
 
-def _moment(arrival: Arrival) -> tuple[str, str]:
-    return stamp(arrival.received_ns), arrival.event_id
+def _moment(event: Event) -> tuple[str, str]:
+    return stamp(event.received_ns), event.event_id
 
 
 def clear(folder: Path) -> None:
