@@ -97,7 +97,8 @@ def test_processes_that_start_are_no_cost_of_a_conversation(clock: Clock) -> Non
         reducers=SimpleNamespace(ready=lambda: clock.pass_(5)),
         bring_up_to_date=lambda due: (set(due), []),
     )
-    work.daemon, work.queue, work.lags, work.unaligned = SimpleNamespace(lags=[]), None, {}, set()
+    work.daemon, work.queue = SimpleNamespace(lags=[]), SimpleNamespace(remote=False)
+    work.lags, work.unaligned = {}, set()
     work._turn, work._tell_changes = nullcontext, lambda: None
     work.schedule.touch([ENDED], urgent=True)
     work._bring_up_to_date(work.schedule.take())

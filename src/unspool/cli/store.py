@@ -23,8 +23,8 @@ from unspool.live.queue import SqliteQueue, queue_path
 from unspool.pipeline.output import write_output
 from unspool.store import maintenance
 from unspool.store.collection import StoreCollection
+from unspool.store.collection import export as export_store
 from unspool.store.events import iter_events
-from unspool.store.export import export as export_store
 from unspool.store.filters import Filters
 from unspool.store.maintenance import rebuild as rebuild_store
 from unspool.store.opening import reading, writing

@@ -100,6 +100,25 @@ def make_entry(trajectory: Trajectory) -> Entry:
     )
 
 
+def subagents_of(trajectory: Trajectory) -> list[Key]:
+    """Which may be of another source."""
+    return [
+        (link.source or trajectory.source, link.conversation_id)
+        for link in trajectory.children or ()
+        if link.kind == "subagent"
+    ]
+
+
+def with_subagents(key: Key, subagents: Callable[[Key], Iterable[Key]]) -> list[Key]:
+    """A conversation, its sub-agents and theirs, each once."""
+    keys = {key: None}
+    waiting = [key]
+    for one in waiting:  # which grows meanwhile
+        waiting += [below for below in dict.fromkeys(subagents(one)) if below not in keys]
+        keys |= dict.fromkeys(waiting)
+    return list(keys)
+
+
 def newest_first(entries: Iterable[Entry]) -> list[Entry]:
     """By the last time known; those without any time come last, by source and id."""
     by_name = sorted(entries, key=lambda entry: (entry.source, entry.id))
@@ -219,11 +238,8 @@ class FileCollection:
             messages = 0
             for trajectory in self._read():
                 entries.append(make_entry(trajectory))
-                self._children[trajectory.source, trajectory.conversation_id] = [
-                    (link.source or trajectory.source, link.conversation_id)
-                    for link in trajectory.children or ()
-                    if link.kind == "subagent"
-                ]
+                key = (trajectory.source, trajectory.conversation_id)
+                self._children[key] = subagents_of(trajectory)
                 messages += len(trajectory.messages)
                 if messages > KEEP_MESSAGES:
                     self._kept = None
@@ -241,13 +257,9 @@ class FileCollection:
 
     def family(self, entry: Entry) -> Family:
         self.entries()
-        wanted: set[Key] = set()
-        waiting = [(entry.source, entry.id)]
-        while waiting:  # its sub-agents, and theirs, which may be of another source
-            key = waiting.pop()
-            if key not in wanted:
-                wanted.add(key)
-                waiting += self._children.get(key, [])
+        wanted = set(
+            with_subagents((entry.source, entry.id), lambda key: self._children.get(key, ()))
+        )
         everything = self._read() if self._kept is None else iter(self._kept)
         members = {key: t for t in everything if (key := (t.source, t.conversation_id)) in wanted}
         root = members.pop((entry.source, entry.id))

@@ -15,14 +15,13 @@ from pathlib import Path
 
 from unspool.io.folders import walk
 from unspool.pipeline.discover import COMPANIONS
-from unspool.store.opening import store_path
 from unspool.store.survey import (
     Changed,
     Known,
     Survey,
-    compare,
     known_origin,
     known_origins,
+    live_folder,
     own_files,
 )
 
@@ -45,7 +44,7 @@ class Monitors:
     def __init__(self, connection: sqlite3.Connection, tops: Iterable[str]) -> None:
         self.connection = connection
         self.tops = [os.path.abspath(top) for top in tops]  # noqa: PTH100 - compared as text
-        self.live = str(store_path(connection).parent / "live")
+        self.live = live_folder(connection)
         self.own = own_files(connection)
         self.known: dict[str, Known] = known_origins(connection)
         self.names: dict[str, str] = dict(connection.execute("SELECT path, name FROM origins"))
@@ -91,32 +90,31 @@ class Monitors:
     def poll(self) -> Survey:
         """What changed since, as far as it is time to look."""
         now = time.monotonic()
-        made = Survey(own=self.own)
-        looked: set[str] = set()
+        made = Survey(own=self.own, live=self.live)
         for path in self.noticed:
-            self._look(made, looked, path)
+            self._look(made, path)
         self.noticed.clear()
         if self.rung or now - self._hot_at >= self._hot_seconds(now):
             self.rung, self._hot_at = False, now
             self.hot = {p: at for p, at in self.hot.items() if now - at < STAYS_HOT_SECONDS}
             is_moving = now - self.moved < WARM_AFTER_SECONDS
             for path in list(self.hot):
-                self._look(made, looked, path)
+                self._look(made, path)
                 if is_moving:
                     for beside in _files_below(os.path.splitext(path)[0]):  # noqa: PTH122 - sub-agents'
                         if beside not in self.known:  # those that are written are hot themselves
-                            self._look(made, looked, beside)
+                            self._look(made, beside)
         if now - self._walk_at >= WALK_SECONDS:
             self._walk_at = self._known_at = now
             for top in self.tops:
                 for path, name in walk(top, made.unreadable.append):
                     self.names.setdefault(path, name)
-                    self._look(made, looked, path)
+                    self._look(made, path)
         elif now - self._known_at >= self._known_seconds(now):
             self._known_at = now
             for path, known in self.known.items():
                 if not known.gone and known.source:
-                    self._look(made, looked, path)
+                    self._look(made, path)
         for changed in made.changed:
             self.moved = now
             # On the first day everything is new: what nobody writes to is not looked at all the time.
@@ -124,14 +122,10 @@ class Monitors:
                 self.hot[changed.path] = now
         return made
 
-    def _look(self, made: Survey, looked: set[str], path: str) -> None:
-        if path in looked or path.endswith(COMPANIONS) or path.startswith(self.live + os.sep):
-            return
-        looked.add(path)
-        if self.rested.get(path, 0) > time.monotonic():
-            return
-        name = self.names.get(path) or path.rpartition(os.sep)[2]
-        compare(made, path, name, self.known.get(path))
+    def _look(self, made: Survey, path: str) -> None:
+        if self.rested.get(path, 0) <= time.monotonic():
+            name = self.names.get(path) or path.rpartition(os.sep)[2]
+            made.look(path, name, self.known.get(path))
 
     def took(self, changed: list[Changed], seconds: float) -> None:
         """They were read, in so many seconds."""

@@ -14,7 +14,8 @@ from unspool.serve.conversations import listed
 from unspool.serve.queries import NoQuery
 from unspool.store.ids import row_id
 from unspool.store.opening import store_path
-from unspool.store.prices import rates_of
+from unspool.store.periods import TOKENS
+from unspool.store.stats import Figures
 from unspool.views.characters import one_line
 
 MOST = 100
@@ -69,16 +70,12 @@ def _priced(connection: sqlite3.Connection, row: str, one: Listed) -> Listed:
     """With what its tokens cost, where nobody wrote that down and prices are known."""
     if one.cost_usd is not None:
         return one
-    cost: float | None = None
+    figures = Figures("")
     for model, *tokens in connection.execute(
-        "SELECT model, prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens"
-        " FROM model_usage WHERE conversation_id = ?",
-        (row,),
+        f"SELECT model, {', '.join(TOKENS)} FROM model_usage WHERE conversation_id = ?", (row,)
     ):
-        rates = rates_of(model) if model else None
-        if rates is not None:
-            cost = (cost or 0) + rates.cost(*tokens)
-    return msgspec.structs.replace(one, cost_usd=cost)
+        figures.price(model, tokens)
+    return msgspec.structs.replace(one, cost_usd=figures.cost_usd)
 
 
 def is_live(connection: sqlite3.Connection) -> bool:

@@ -20,9 +20,8 @@ stats.py     figures of many conversations, grouped
 periods.py   how much of a conversation belongs to a day
 search.py    what was said, by words, pieces of words or a pattern
 align.py     conversations of two agents about one task
-export.py    conversations in any shape that a sink has
 changes.py   what changed, for readers in any process
 events.py    single events of live capture, and raw records read back
-collection.py  the store as a collection of conversations
+collection.py  the store as a collection of conversations, to list, show and write out
 maintenance.py  what it holds, whether it is sound, less space, everything made anew
 """

@@ -63,27 +63,64 @@ class Survey(msgspec.Struct):
     own: frozenset[tuple[int, int]] = frozenset()
     """Device and inode of the store's own files, which may lie among what it reads. They are not opened
     beside SQLite: to close any handle of a file drops the locks that this process has on it."""
+    live: str = "\0"
+    """The folder of what live capture keeps beside the store: its logs are no files, and its files no
+    origins."""
+    looked: set[str] = set()
+
+    def look(self, path: str, name: str, known: Known | None) -> None:
+        """A file, once, compared with what the store has read of it."""
+        if path in self.looked or path.endswith(COMPANIONS) or path.startswith(self.live):
+            return
+        self.looked.add(path)
+        try:
+            status = os.stat(path)  # noqa: PTH116 - thousands of files
+            if not status.st_size:
+                return  # nothing yet, or about to be written anew
+            if (status.st_dev, status.st_ino) in self.own:
+                return
+            if known is not None and _is_same(path, status, known):
+                self.unchanged += 1
+                if known.gone:
+                    self.back.append(known.id)
+                return
+            state = database_state(path, status)
+        except GONE:
+            if known is not None and not known.gone:
+                self.gone.append(known.id)
+            return  # vanished since the walk, or a dangling link
+        except OSError as error:
+            self.unreadable.append(error)
+            return
+        begin = 0
+        if known is not None and status.st_size > known.read_bytes and in_lines(path, known.source):
+            begin = known.read_bytes
+        self.changed.append(
+            Changed(path, name, status.st_size, status.st_mtime_ns, state, known, begin)
+        )
+
+
+def live_folder(connection: sqlite3.Connection) -> str:
+    return str(store_path(connection).parent / "live") + os.sep
 
 
 def survey(connection: sqlite3.Connection, paths: Iterable[str]) -> Survey:
     """Everything under the paths, compared with what the store has read."""
     origins = known_origins(connection)
-    findings = Survey(own=own_files(connection))
-    met: set[str] = set()
+    findings = Survey(own=own_files(connection), live=live_folder(connection))
     tops = [os.path.abspath(path) for path in paths]  # noqa: PTH100 - compared as text below
-    # What live capture keeps beside the store: its logs are no files, and its files no origins.
-    live = str(store_path(connection).parent / "live")
     for top in tops:
         for path, name in walk(top, findings.unreadable.append):
-            if path in met or path.endswith(COMPANIONS) or _is_under(path, live):
-                continue
-            met.add(path)
-            compare(findings, path, name, origins.get(path))
+            findings.look(path, name, origins.get(path))
     for path, row in origins.items():
-        missing = path not in met and not row.gone and not _is_under(path, live)
-        if missing and any(_is_under(path, top) for top in tops) and is_gone(path):
+        known = path in findings.looked or row.gone or path.startswith(findings.live)
+        if not known and any(_is_under(path, top) for top in tops) and is_gone(path):
             findings.gone.append(row.id)
     return findings
+
+
+def _is_under(path: str, top: str) -> bool:
+    return path == top or path.startswith(top.rstrip("/\\") + os.sep)
 
 
 def own_files(connection: sqlite3.Connection) -> frozenset[tuple[int, int]]:
@@ -118,38 +155,6 @@ def known_origins(connection: sqlite3.Connection) -> dict[str, Known]:
 def known_origin(connection: sqlite3.Connection, path: str) -> Known | None:
     row = connection.execute(f"{_KNOWN} WHERE path = ?", (path,)).fetchone()
     return msgspec.convert(row[1:], Known) if row else None
-
-
-def _is_under(path: str, top: str) -> bool:
-    return path == top or path.startswith(top.rstrip("/\\") + os.sep)
-
-
-def compare(findings: Survey, path: str, name: str, known: Known | None) -> None:
-    try:
-        status = os.stat(path)  # noqa: PTH116 - thousands of files
-        if not status.st_size:
-            return  # nothing yet, or about to be written anew
-        if (status.st_dev, status.st_ino) in findings.own:
-            return
-        if known is not None and _is_same(path, status, known):
-            findings.unchanged += 1
-            if known.gone:
-                findings.back.append(known.id)
-            return
-        state = database_state(path, status)
-    except GONE:
-        if known is not None and not known.gone:
-            findings.gone.append(known.id)
-        return  # vanished since the walk, or a dangling link
-    except OSError as error:
-        findings.unreadable.append(error)
-        return
-    begin = 0
-    if known is not None and status.st_size > known.read_bytes and in_lines(path, known.source):
-        begin = known.read_bytes
-    findings.changed.append(
-        Changed(path, name, status.st_size, status.st_mtime_ns, state, known, begin)
-    )
 
 
 def _is_same(path: str, status: os.stat_result, known: Known) -> bool:
