@@ -2,6 +2,7 @@
 
 import json
 import os
+import pkgutil
 import shutil
 import sqlite3
 import subprocess
@@ -39,6 +40,32 @@ def test_another_file_of_the_same_size_with_an_older_time(tmp_path: Path) -> Non
     os.utime(path, (1, 1))
     sync(store, path.parent)
     assert last_words(store) == ["two!"]
+
+
+@pytest.mark.parametrize("step", ["unspool.sources.read", "unspool.store.batches.rebuild"])
+def test_a_fault_of_ours_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """In reading it is a problem, and what was known stays; in reducing the next try may do better."""
+    store, folder = tmp_path / "s.db", tmp_path / "in"
+    write(folder / "bad.jsonl", talk("one", "bad"))
+    write(folder / "good.jsonl", talk("two", "good"))
+    sync(store, folder)
+    whole = pkgutil.resolve_name(step)
+
+    def fail(about: object, *more: object) -> object:
+        if "bad" in str(about):
+            raise ZeroDivisionError("a fault of ours")
+        return whole(about, *more)
+
+    monkeypatch.setattr(step, fail)
+    monkeypatch.delenv("UNSPOOL_DEBUG", raising=False)
+    write(folder / "bad.jsonl", talk("one more", "bad"))
+    write(folder / "good.jsonl", talk("two more", "good"))
+    report = sync(store, folder)
+    is_reading = step == "unspool.sources.read"
+    assert report.problems == ({"internal-error": 1} if is_reading else {})
+    assert last_words(store) == ["one!" if is_reading else "one more!", "two more!"]
 
 
 def test_one_of_two_origins_goes_away(tmp_path: Path) -> None:

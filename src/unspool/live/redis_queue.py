@@ -109,14 +109,21 @@ class RedisQueue:
                 self.prepare()
                 return act()
 
-    def generation(self) -> str:
+    def _value(self, name: str) -> str:
         with self._explained():
-            return str((self.client.get(GENERATION) or b"").decode())
+            return str((self.client.get(name) or b"").decode())
+
+    def generation(self) -> str:
+        """Another one when the queue has lost everything."""
+        return self._value(GENERATION)
 
     def acknowledged(self) -> str:
-        """The id up to which the store has everything."""
-        with self._explained():
-            return str((self.client.get(ACKNOWLEDGED) or b"").decode())
+        """The id up to which the store has everything: `milliseconds-count`."""
+        return self._value(ACKNOWLEDGED)
+
+    def _group(self) -> dict[str, Any]:
+        groups = self.client.xinfo_groups(STREAM)
+        return next(group for group in groups if group["name"] == GROUP.encode())
 
     def put(self, arrivals: Sequence[Arrival]) -> int:
         self.send(arrivals)
@@ -199,10 +206,11 @@ class RedisQueue:
                 self.client.xtrim(STREAM, minid=lowest, approximate=False)
                 self.client.set(ACKNOWLEDGED, _before(lowest))
                 return
-            (group,) = (g for g in self.client.xinfo_groups(STREAM) if g["name"] == GROUP.encode())
-            last = group["last-delivered-id"].decode()
+            last = self._group()["last-delivered-id"].decode()
             self.client.set(ACKNOWLEDGED, last)
-            self.client.xtrim(STREAM, minid=_after(last), approximate=False)
+            milliseconds, _, count = last.partition("-")
+            after = f"{milliseconds}-{int(count) + 1}"
+            self.client.xtrim(STREAM, minid=after, approximate=False)
 
         self._with_group(act)
 
@@ -248,7 +256,7 @@ class RedisQueue:
 
     def backlog(self, after: str) -> Backlog:
         def act() -> Backlog:
-            (group,) = (g for g in self.client.xinfo_groups(STREAM) if g["name"] == GROUP.encode())
+            group = self._group()
             waiting = (group.get("lag") or 0) + group["pending"]
             if not waiting:
                 return Backlog(0, None)
@@ -296,11 +304,6 @@ def _number(ident: str) -> int:
     """The id of an entry as one number that grows with it."""
     milliseconds, _, count = ident.partition("-")
     return int(milliseconds) * 1_000_000 + min(int(count), 999_999)
-
-
-def _after(ident: str) -> str:
-    milliseconds, _, count = ident.partition("-")
-    return f"{milliseconds}-{int(count) + 1}"
 
 
 def _before(ident: str) -> str:

@@ -88,17 +88,23 @@ class Side:
 def align(connection: sqlite3.Connection, first: str, second: str) -> Alignment:
     """All evidence that two conversations belong together, and how sure it makes."""
     left, right = Side(connection, first), Side(connection, second)
-    correlations = [*_times(left, right), *_files(left, right), *_words(left, right)]
+    correlations: list[Correlation] = []
+    for kind in (_times, _files, _words):
+        best = sorted(
+            kind(left, right),
+            key=lambda c: (-c.confidence, c.timestamp or "", c.left_turn or 0),
+        )
+        correlations += best[:_MOST]
     for here, there in ((left.workspace, right.workspace), (left.hash, right.hash)):
         if here and here == there:
             correlations.insert(0, Correlation("workspace", 1.0, here, there))
             break
     doubt = 1.0
-    for kind, weight in WEIGHTS.items():
-        best = [c.confidence for c in correlations if c.type == kind]
-        if best:
+    for name, weight in WEIGHTS.items():
+        sure = [c.confidence for c in correlations if c.type == name]
+        if sure:
             # Three good pieces of a kind say all that the kind can say.
-            strength = min(1.0, sum(sorted(best, reverse=True)[:3]) / (3 if len(best) > 2 else 1))
+            strength = min(1.0, sum(sorted(sure, reverse=True)[:3]) / (3 if len(sure) > 2 else 1))
             doubt *= 1 - weight * strength
     return Alignment(first, second, round(1 - doubt, 3), correlations)
 
@@ -106,51 +112,38 @@ def align(connection: sqlite3.Connection, first: str, second: str) -> Alignment:
 def _times(left: Side, right: Side) -> Iterator[Correlation]:
     """Every event of the left with the nearest of the right, within the window."""
     times = [time for time, _ in right.events]
-    correlations: list[Correlation] = []
     for time, name in left.events:
         at = bisect_left(times, time)
-        nearest = min(
-            (n for n in (at - 1, at) if 0 <= n < len(times)),
-            key=lambda n: abs(times[n] - time),
-            default=None,
-        )
-        if nearest is None or abs(times[nearest] - time) > WINDOW_US:
-            continue
-        gap = abs(times[nearest] - time)
-        correlations.append(
-            Correlation(
+        near = [(abs(times[n] - time), n) for n in (at - 1, at) if 0 <= n < len(times)]
+        gap, nearest = min(near, default=(WINDOW_US + 1, 0))
+        if gap <= WINDOW_US:
+            yield Correlation(
                 "temporal", round(1 - gap / WINDOW_US, 3), name, right.events[nearest][1],
                 time_difference_ms=gap / 1000, timestamp=format_time(time),
                 right_timestamp=format_time(times[nearest]),
-            )
-        )  # fmt: skip
-    yield from sorted(correlations, key=lambda c: (-c.confidence, c.timestamp or ""))[:_MOST]
+            )  # fmt: skip
 
 
 def _files(left: Side, right: Side) -> Iterator[Correlation]:
-    by_name: dict[str, list[str]] = {}
-    for path in right.files:
-        by_name.setdefault(PurePosixPath(path.replace("\\", "/")).name, []).append(path)
-    correlations: list[Correlation] = []
-    for path in left.files:
-        for other in by_name.get(PurePosixPath(path.replace("\\", "/")).name, ()):
-            confidence = 1.0 if other == path else 0.6 if _same_end(path, other) else 0.0
-            if confidence:
-                correlations.append(Correlation("file", confidence, path, other))
-    yield from sorted(correlations, key=lambda c: (-c.confidence, c.left, c.right))[:_MOST]
+    """The same paths, and those that agree in their last two parts: one may be relative, or of another
+    clone."""
+    by_end: dict[tuple[str, ...], list[str]] = {}
+    for path in sorted(right.files):
+        by_end.setdefault(_end(path), []).append(path)
+    for path in sorted(left.files):
+        for other in by_end.get(_end(path), ()):
+            if other == path or len(_end(path)) == 2:
+                yield Correlation("file", 1.0 if other == path else 0.6, path, other)
 
 
-def _same_end(first: str, second: str) -> bool:
-    """Whether two paths agree in their last two parts: one may be relative, or another clone."""
-    ends = [PurePosixPath(path.replace("\\", "/")).parts[-2:] for path in (first, second)]
-    return len(ends[0]) == 2 and ends[0] == ends[1]
+def _end(path: str) -> tuple[str, ...]:
+    return PurePosixPath(path.replace("\\", "/")).parts[-2:]
 
 
 def _words(left: Side, right: Side) -> Iterator[Correlation]:
     from rapidfuzz import fuzz, process, utils  # when it is needed: it is slow to start
 
     texts = [text[:2000] for _, text in right.prompts]
-    correlations: list[Correlation] = []
     for turn, text in left.prompts:
         best: Any = process.extractOne(
             text[:2000], texts, scorer=fuzz.token_sort_ratio, processor=utils.default_process,
@@ -158,13 +151,10 @@ def _words(left: Side, right: Side) -> Iterator[Correlation]:
         )  # fmt: skip
         if best is not None:
             words, score, number = best
-            correlations.append(
-                Correlation(
-                    "semantic", round(score / 100, 3), text[:200], words[:200],
-                    left_turn=turn, right_turn=right.prompts[number][0],
-                )
+            yield Correlation(
+                "semantic", round(score / 100, 3), text[:200], words[:200],
+                left_turn=turn, right_turn=right.prompts[number][0],
             )  # fmt: skip
-    yield from sorted(correlations, key=lambda c: (-c.confidence, c.left_turn or 0))[:_MOST]
 
 
 _DAYS = (

@@ -22,7 +22,7 @@ from unspool.io.origins import Origin, Tally
 from unspool.io.packing import Packer
 from unspool.io.processes import WorkerProcess, attempt, end_with_driver
 from unspool.link import Card, Patch, link
-from unspool.pipeline.collect import Collection, Gathered, rebuild
+from unspool.pipeline.collect import Collection, Gathered, Rebuilt, rebuild
 from unspool.pipeline.discover import cut, recognise
 from unspool.pipeline.finish import finish
 from unspool.store.blocks import FactBlock, RawBlock, fact_block, moved, raw_blocks
@@ -139,7 +139,7 @@ class Batch:
         collection, tally, records = Collection(), Tally(), RawRecords(origin, end)
         problems = collection.problems
         for part in cut([origin], PART_BYTES) if records.in_lines else [origin]:
-            for item in read_items(part, tally):
+            for item in read_items(part, tally, tolerant=not path):
                 if isinstance(item, Trajectory):
                     if path and item.file_path == origin.path:
                         item.file_path = path
@@ -175,7 +175,10 @@ class Batch:
 
     def reduce(self) -> Iterator[Conversation]:
         """The conversations all of whose facts are at hand, linked with each other, as rows."""
-        rebuilt = {key: rebuild(key, self.fresh.pop(key)) for key in sorted(self.fresh)}
+        rebuilt: dict[Key, Rebuilt] = {}
+        for key in sorted(self.fresh):
+            with suppress(Exception):  # a fault of ours: who reduces it from the store tells of it
+                rebuilt[key] = rebuild(key, self.fresh.pop(key))
         patches = link([card for one in rebuilt.values() for _, card in one.conversations])
         for key in list(rebuilt):
             whole = rebuilt.pop(key)

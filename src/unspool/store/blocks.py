@@ -65,6 +65,11 @@ class RawBlock(NamedTuple):
     records: int
     size_bytes: int
     data: bytes
+    event_id: str | None = None
+    """Of one live event."""
+    event_type: str | None = None
+    sequence: int | None = None
+    received_at: str | None = None
 
 
 class RawRecord(NamedTuple):
@@ -88,11 +93,12 @@ def put_facts(connection: sqlite3.Connection, origin_id: int, block: FactBlock) 
     )
 
 
-def put_raw(connection: sqlite3.Connection, origin_id: int, block: RawBlock) -> None:
-    connection.execute(
+def put_raw(connection: sqlite3.Connection, origin_id: int, blocks: Iterable[RawBlock]) -> None:
+    connection.executemany(
         "INSERT INTO raw_traces (platform, external_id, origin_id, event_types, started_at, ended_at,"
-        " first_offset, records, size_bytes, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (*block.key, origin_id, *block[1:]),
+        " first_offset, records, size_bytes, data, event_id, event_type, sequence, received_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        ((*block.key, origin_id, *block[1:]) for block in blocks),
     )
 
 

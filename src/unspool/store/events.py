@@ -4,6 +4,7 @@ An event keeps its id, its type, its number in the queue and when it arrived. It
 the dated log that the events of a session make, so `rebuild` lays that log out like any other file.
 """
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from unspool.facts import Key
-from unspool.store.blocks import decode_block, expand, pack_records
+from unspool.store.blocks import RawBlock, decode_block, expand, pack_records, put_raw
 from unspool.store.reading import event_type as type_of
 from unspool.store.survey import is_whole
 
@@ -49,19 +50,17 @@ class RawEvent(msgspec.Struct, omit_defaults=True):
 
 
 def put_events(connection: sqlite3.Connection, origin_id: int, events: list[Event]) -> None:
-    connection.executemany(
-        "INSERT INTO raw_traces (platform, external_id, origin_id, event_types, started_at, ended_at,"
-        " first_offset, records, size_bytes, data, event_id, event_type, sequence, received_at)"
-        " VALUES (?, ?, ?, json_object(?, 1), ?, ?, ?, 1, ?, ?, ?, ?, ?, ?)",
-        [
-            (
-                *event.key, origin_id, event.event_type, at := stamp(event.received_ns), at,
-                event.offset, len(event.line), pack_records([(event.offset, event.line)]),
-                event.event_id, event.event_type, event.sequence, at,
+    blocks: list[RawBlock] = []
+    for event in events:
+        at = stamp(event.received_ns)
+        data = pack_records([(event.offset, event.line)])
+        blocks.append(
+            RawBlock(
+                event.key, json.dumps({event.event_type: 1}), at, at, event.offset, 1, len(event.line),
+                data, event.event_id, event.event_type, event.sequence, at,
             )
-            for event in events
-        ],
-    )  # fmt: skip
+        )  # fmt: skip
+    put_raw(connection, origin_id, blocks)
 
 
 def stamp(time_ns: int) -> str:

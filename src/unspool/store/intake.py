@@ -29,7 +29,7 @@ from unspool.store.reading import is_half_written
 from unspool.store.survey import Changed, attempt, is_gone
 from unspool.trajectory import Trajectory, unpack_trajectory
 
-UNREAD = frozenset(("unreadable", "unreadable-database"))
+UNREAD = frozenset(("unreadable", "unreadable-database", "internal-error"))
 """Codes of an origin that could not be read to its end."""
 MOST_SAMPLES = 1000
 AGAIN = "-"
@@ -178,7 +178,7 @@ class Intake:
                     taking.touched.add(item.key)
                     taking.gave_facts = True
                 case RawBlock():
-                    put_raw(self.connection, taking.ident, item)
+                    put_raw(self.connection, taking.ident, [item])
                 case Problem():
                     taking.codes[item.code] += 1
                     if len(taking.samples) < MOST_SAMPLES:

@@ -1,6 +1,7 @@
 """Reading an origin for the store: what it states, and its records as they are."""
 
 import io
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -21,8 +22,11 @@ LARGEST_DATABASE = 512 * 1024 * 1024
 """The raw copy of a larger one is left out of the store, and that is a problem to count."""
 
 
-def read_items(origin: Origin, tally: Tally) -> Iterator[AnyFact | Trajectory]:
-    """All that it states; an origin that cannot be read is a problem, and the rest goes on."""
+def read_items(
+    origin: Origin, tally: Tally, tolerant: bool = True
+) -> Iterator[AnyFact | Trajectory]:
+    """All that it states; an origin that cannot be read is a problem, and the rest goes on. So it does,
+    if `tolerant`, where a fault of ours is the reason."""
     try:
         if origin.source in sinks.READERS:
             yield from sinks.load_reader(origin.source).read(origin, tally)
@@ -30,10 +34,16 @@ def read_items(origin: Origin, tally: Tally) -> Iterator[AnyFact | Trajectory]:
             yield from sources.read(origin, tally)
     except (sqlite3.Error, OSError) as error:
         yield trouble(origin.path, "unreadable", error)
+    except Exception as error:
+        if not tolerant or os.environ.get("UNSPOOL_DEBUG"):
+            raise
+        yield trouble(origin.path, "internal-error", error)
 
 
 def trouble(path: str, code: str, error: Exception) -> Problem:
     text = getattr(error, "strerror", None) or str(error)
+    if code == "internal-error":
+        text = f"{type(error).__name__}: {error}"
     return Problem(key=NOBODY, origin=path, offset=0, code=code, sample=text)
 
 
