@@ -346,6 +346,37 @@ def test_a_task_names_the_composer_of_its_sub_agent(tmp_path: Path) -> None:
     assert (made["d"].parent.conversation_id, made["d"].parent.tool_call_id) == ("c", "k")
 
 
+def test_what_cursor_asks_itself_is_no_prompt(tmp_path: Path) -> None:
+    """3.x: a task in the background ended. The row of the bubble tells it, or its header, or the words;
+    a transcript has only these."""
+    follow_up = "Briefly inform the user about the task result and perform any follow-up actions."
+    notice = f"<system_notification>\nIt ended.\n</system_notification>\n<user_query>{follow_up}"
+    rows = rows_of(
+        {"composerId": "c"},
+        bubble("1", 1, "boil it", createdAt=at(0)),
+        bubble("2", 2, "Boiling.", createdAt=at(1)),
+        bubble("3", 1, "It boils.", isSimulatedMsg=True, createdAt=at(2)),
+        bubble("4", 2, "It boiled.", createdAt=at(3)),
+        bubble("5", 1, "It cools.", createdAt=at(4)),
+        bubble("6", 2, "It cooled.", createdAt=at(5)),
+        bubble("7", 1, follow_up, createdAt=at(6)),
+        bubble("8", 2, "Done.", createdAt=at(7)),
+    )
+    rows["composerData:c"]["fullConversationHeadersOnly"][4]["grouping"] = {"isSimulatedMsg": True}
+    write(tmp_path / "a", rows)
+    folder = tmp_path / "b/projects/w/agent-transcripts/d"
+    folder.mkdir(parents=True)
+    lines = [("user", "boil it"), ("assistant", "Boiling."), ("user", f"{notice}</user_query>")]
+    (folder / "d.jsonl").write_text("".join(
+        json.dumps({"role": role, "message": {"content": words}}) + "\n" for role, words in lines
+    ))  # fmt: skip
+    for ident, many in (("c", 3), ("d", 1)):
+        made = made_of(tmp_path)[ident]
+        kinds = [m.kind for m in made.messages if m.role == "user"]
+        assert kinds == [None] + ["notification"] * many
+        assert {m.turn for m in made.messages} == {0}
+
+
 @pytest.mark.parametrize(
     ("result", "text"),
     [

@@ -12,7 +12,7 @@ from unspool.facts import Attachment, Rank
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.io.values import dict_of, dicts_of, field_of, str_of
-from unspool.sources.cursor.entries import AUTO, digest, request_id
+from unspool.sources.cursor.entries import AUTO, digest, notifies, request_id
 from unspool.sources.cursor.paths import uri_path
 from unspool.sources.cursor.tools import Called, Tool, decoded
 
@@ -118,6 +118,8 @@ class Bubble(Said):
     checkpointId: str | None = None
     thinkingDurationMs: Number = None
     isRefunded: bool | None = None
+    isSimulatedMsg: bool | None = None
+    grouping: Any = None
     errorDetails: Any = None
     workspaceUris: Any = None
     codeBlocks: Any = None
@@ -133,6 +135,12 @@ class Bubble(Said):
     def call(self) -> Tool | None:
         tool = self.toolFormerData
         return tool if tool is not None and tool.name else None
+
+    @property
+    def is_notification(self) -> bool:
+        """Cursor itself asked: its row says so, or its header (`grouping`)."""
+        told = self.isSimulatedMsg or field_of(self.grouping, "isSimulatedMsg") is True
+        return told or notifies(self.words)
 
     @property
     def model(self) -> str:

@@ -331,6 +331,7 @@ class Conversation:
                     id=ident, role="user", text=text, attachments=attachments,
                     mode=mode_name(bubble.unifiedMode) or self._mode, request=turn.request,
                     withdrawn=turn.withdrawn, extra=bubble.extra,
+                    kind="notification" if bubble.is_notification else "",
                 )  # fmt: skip
         else:
             # `timingInfo` stands on the first answer of a request, and tells the end of the whole.

@@ -20,6 +20,13 @@ AUTO = "default"
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _QUERY = re.compile(r"<user_query>(.*)</user_query>", re.DOTALL)
 _TIMESTAMP = re.compile(r"<timestamp>(.*?)</timestamp>", re.DOTALL)
+_NOTICES = (
+    "Perform any necessary follow-up actions in response to the subagent",
+    "Briefly inform the user about the task result",
+    "The beginning of the above subagent result is already visible",
+    "You are the forked subagent;",
+    "Your previous response was interrupted. Continue from where you left off.",
+)
 _SPELLED = re.compile(
     r"([A-Z][a-z]{2})[a-z]* (\d{1,2}), (\d{4}),? (\d{1,2}:\d\d [AP]M)"
     r"(?:\s*\(?(?:UTC|GMT)([+-]\d{1,2})?(?::(\d\d))?)?"
@@ -113,6 +120,14 @@ def typed_words(text: str) -> str | None:
     """What stands in `<user_query>`; None where the text has no such tag. May hold the tag itself."""
     match = _QUERY.search(text)
     return match[1].strip() if match else None
+
+
+def notifies(text: str) -> bool:
+    """Whether Cursor itself speaks in the person's place: a sub-agent or a background task ended,
+    often `<system_notification>…</system_notification>` and one of a few sentences as the query."""
+    query = typed_words(text)
+    words = _TIMESTAMP.sub("", text).lstrip()
+    return words.startswith("<system_notification") or (query or words).startswith(_NOTICES)
 
 
 def sent_time(text: str) -> int | None:

@@ -18,7 +18,15 @@ from unspool.facts import AnyFact, Attachment, Key, Rank
 from unspool.io.structs import Shape
 from unspool.io.values import dict_of, field_of, str_of
 from unspool.sources.cursor.blobs import message_of, messages_under
-from unspool.sources.cursor.entries import AUTO, Book, number_of, request_id, sent_time, typed_words
+from unspool.sources.cursor.entries import (
+    AUTO,
+    Book,
+    notifies,
+    number_of,
+    request_id,
+    sent_time,
+    typed_words,
+)
 from unspool.sources.cursor.tables import Keys
 from unspool.sources.cursor.tools import (
     called,
@@ -121,6 +129,8 @@ class Sent:
                 scribe.mark("compaction", rank=self._rank)
             elif typed is None and _is_injected(text, request):
                 kind = "injected"
+            elif notifies(text):
+                kind = "notification"
             images = tuple(
                 Attachment(kind="image") for part in message.parts if part.type == "image"
             )

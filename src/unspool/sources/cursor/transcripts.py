@@ -21,7 +21,14 @@ from unspool.io.door import UNREADABLE, iter_json_lines
 from unspool.io.origins import Head, Origin, Tally, open_origin, plain_name
 from unspool.io.structs import Shape
 from unspool.io.values import field_of
-from unspool.sources.cursor.entries import Entries, is_uuid, note_all, sent_time, typed_words
+from unspool.sources.cursor.entries import (
+    Entries,
+    is_uuid,
+    note_all,
+    notifies,
+    sent_time,
+    typed_words,
+)
 from unspool.sources.cursor.paths import clean_path, is_absolute, parents_of
 from unspool.sources.cursor.tools import called, decoded, output_of
 from unspool.sources.scribe import Scribe
@@ -175,8 +182,9 @@ class Transcript:
             typed = typed_words(text)
             if text and typed != "":
                 scribe.message(
-                    id=scribe.entry, role="user", text=text, typed=typed, time=sent_time(text)
-                )
+                    id=scribe.entry, role="user", text=text, typed=typed, time=sent_time(text),
+                    kind="notification" if notifies(text) else "",
+                )  # fmt: skip
         else:
             text, titles, hidden = without_marks(text)
             thinking = "\n\n".join(thought for thought in (*thoughts, titles) if thought)
