@@ -346,6 +346,21 @@ def test_a_task_names_the_composer_of_its_sub_agent(tmp_path: Path) -> None:
     assert (made["d"].parent.conversation_id, made["d"].parent.tool_call_id) == ("c", "k")
 
 
+def test_files_that_were_open_are_sent_along(tmp_path: Path) -> None:
+    """0.50 to 2.0: beside the files that the person chose, which stand in the same lists."""
+    chosen = {"fileSelections": [{"uri": {"fsPath": "/w/tea/cup.py"}}]}
+    rows = rows_of(
+        {"composerId": "c", "conversationMap": {"2": bubble("2", 1, "and then?")}},
+        bubble("1", 1, "go", context=chosen, attachedFileCodeChunksUris=[
+            {"scheme": "file", "path": "/w/tea/cup.py"}, {"scheme": "file", "path": "/w/tea/pot.py"}]),
+        bubble("2", 1, "", attachedFileCodeChunksMetadataOnly=[{"relativeWorkspacePath": "pot.py"}]),
+    )  # fmt: skip
+    del rows["bubbleId:c:2"]  # the composer itself has it
+    write(tmp_path, rows)
+    sent = [[a.path for a in m.attachments or ()] for m in made_of(tmp_path)["c"].messages]
+    assert sent == [["/w/tea/cup.py", "/w/tea/pot.py"], []]
+
+
 def test_what_cursor_asks_itself_is_no_prompt(tmp_path: Path) -> None:
     """3.x: a task in the background ended. The row of the bubble tells it, or its header, or the words;
     a transcript has only these."""

@@ -25,9 +25,11 @@ _EPOCH_MS = 946_684_800_000
 _ATTACHED = {
     "fileSelections": "file", "selections": "selection", "terminalSelections": "selection",
     "folderSelections": "folder", "selectedDocs": "doc", "selectedImages": "image",
-    "images": "image",
+    "images": "image", "attachedFileCodeChunksUris": "file",
+    "attachedFileCodeChunksMetadataOnly": "file",
 }  # fmt: skip
-"""What the person put in: the lists of a bubble, or of its `context`, and the kind of attachment."""
+"""What was sent along: the lists of a bubble, or of its `context`, and the kind of attachment. The last
+two, of 0.50 to 2.0, name them again and those that were open, by paths within the project."""
 
 Number = int | float | None
 
@@ -130,6 +132,8 @@ class Bubble(Said):
     selections: Any = None
     selectedDocs: Any = None
     selectedImages: Any = None
+    attachedFileCodeChunksUris: Any = None
+    attachedFileCodeChunksMetadataOnly: Any = None
 
     @property
     def call(self) -> Tool | None:
@@ -240,20 +244,25 @@ def _children(node: Any) -> list[dict[str, Any]]:
 
 
 def attachments_of(bubble: Bubble) -> tuple[Attachment, ...]:
-    """Files, selections, folders, documents and images that the person put in."""
+    """Files, selections, folders, documents and images that were sent along."""
     attachments: list[Attachment] = []
     own = {name: getattr(bubble, name, None) for name in _ATTACHED}
     for holder in (dict_of(bubble.context), own):
         for name, kind in _ATTACHED.items():
             for item in dicts_of(holder.get(name)):
-                place = item.get("uri") or item.get("path", item.get("relativePath"))
+                within = item.get("relativeWorkspacePath", item.get("relativePath"))
+                path = uri_path(item.get("uri") or item.get("path", within))
+                if name.startswith("attached") and any(
+                    a.path and (a.path.endswith(path) or path.endswith(a.path)) for a in attachments
+                ):
+                    continue
                 lines, text = dict_of(item.get("range")), item.get("text", item.get("rawText"))
                 first, last = lines.get("selectionStartLineNumber"), lines.get("positionLineNumber")
                 attachments.append(
                     Attachment(
                         kind=kind,
                         name=str_of(item.get("name", item.get("docId"))) if kind == "doc" else "",
-                        path=uri_path(place),
+                        path=path,
                         text=str_of(text) if kind == "selection" else "",
                         start_line=first if isinstance(first, int) else None,
                         end_line=last if isinstance(last, int) else None,

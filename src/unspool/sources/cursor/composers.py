@@ -135,8 +135,10 @@ class Conversation:
         self._composer = composer
         self._changes = Changes(ident, composer, self._fetch)
         self._mode = mode_name(composer.get("unifiedMode") or composer.get("forceMode"))
-        self._inline = _by_id(composer.get("conversation"))
-        self._order = _by_id(composer.get("fullConversationHeadersOnly")) or self._inline
+        inline = _by_id(composer.get("conversation"))
+        self._order = _by_id(composer.get("fullConversationHeadersOnly")) or inline
+        # The editor's memory of its bubbles, `{}` in nearly all composers that were written.
+        self._inline = _by_id(list(dict_of(composer.get("conversationMap")).values())) | inline
         # Tools of the first agents: kept with the composer, by bubble, sometimes as JSON text.
         self._tools: dict[str, Any] = {}
         for capability in dicts_of(composer.get("capabilities")):
