@@ -1,6 +1,8 @@
 """Shapes of real Cursor databases, 2023 to 3.7, each in words of our own: what must come of them."""
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -359,6 +361,34 @@ def test_files_that_were_open_are_sent_along(tmp_path: Path) -> None:
     write(tmp_path, rows)
     sent = [[a.path for a in m.attachments or ()] for m in made_of(tmp_path)["c"].messages]
     assert sent == [["/w/tea/cup.py", "/w/tea/pot.py"], []]
+
+
+def test_the_tracking_of_code_names_models_that_cursor_chose(tmp_path: Path) -> None:
+    rows = rows_of(
+        {"composerId": "c", "modelConfig": {"modelName": "default"}},
+        bubble("1", 1, "make tea", requestId="r-1"),
+        bubble("2", 2, "Made."),
+        bubble("3", 1, "more", requestId="r-2", modelInfo={"modelName": "kettle-2"}),
+        bubble("4", 2, "More."),
+    )
+    write(tmp_path, rows)
+    database = tmp_path / ".cursor/ai-tracking/ai-code-tracking.db"
+    database.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(database)) as connection, connection:
+        columns = "hash, source, fileName, requestId, conversationId, timestamp, model"
+        connection.execute(f"CREATE TABLE ai_code_hashes ({columns})")
+        connection.executemany(
+            "INSERT INTO ai_code_hashes VALUES (?, ?, 'tea.py', ?, ?, 1, ?)",
+            [
+                ("h1", "composer", "r-1", "c", "pot-1"),
+                ("h2", "composer", "r-1", "c", "pot-1"),
+                ("h3", "composer", "r-2", "c", "pot-1"),
+                ("h4", "composer", "r-3", "gone", "pot-1"),
+                ("h5", "human", None, None, None),
+            ],
+        )
+    (made,) = made_of(tmp_path).values()
+    assert [m.model for m in made.messages if m.role == "assistant"] == ["pot-1", "kettle-2"]
 
 
 def test_what_cursor_asks_itself_is_no_prompt(tmp_path: Path) -> None:

@@ -5,7 +5,15 @@ from pathlib import Path
 
 from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally, Touched, read_head
-from unspool.sources.cursor import chats, editor, hooks, stream, transcripts, workspace
+from unspool.sources.cursor import (
+    chats,
+    editor,
+    hooks,
+    stream,
+    tracking,
+    transcripts,
+    workspace,
+)
 from unspool.sources.cursor.paths import user_folder
 from unspool.sources.hook_events import Hooks
 
@@ -14,7 +22,7 @@ RANGES = False
 TIMELINE = "prompts"
 """Its timeline is one of prompts, responses and edits, not of turns."""
 
-_SHAPES = (editor, chats, workspace, stream, hooks, transcripts)
+_SHAPES = (editor, chats, tracking, workspace, stream, hooks, transcripts)
 """Each knows one kind of origin; asked in this order."""
 
 
@@ -28,7 +36,8 @@ def claims(head: Head) -> bool:
 def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
     user, own = user_folder(home, env, platform), home / ".cursor"
     database = user / "globalStorage" / "state.vscdb"
-    return [database, user / "workspaceStorage", own / "chats", own / "projects"]
+    stores = [database, user / "workspaceStorage"]
+    return [*stores, *(own / name for name in ("chats", "projects", "ai-tracking"))]
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
