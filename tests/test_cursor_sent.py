@@ -139,3 +139,37 @@ def test_what_was_sent_tells_a_result_that_the_bubble_only_points_to(tmp_path: P
         "The file /w/a has been updated.", '{"beforeContentId": "composer.content.a"}',
     ]  # fmt: skip
     assert [m.details for m in told] == [{"beforeContentId": "composer.content.a"}] * 2
+
+
+def test_what_was_sent_tells_which_calls_one_answer_made(tmp_path: Path) -> None:
+    """3.7: `modelCallId` of a bubble is the call's own id, or empty; what was read may be left out."""
+    calls = [
+        {
+            "type": "tool-call",
+            "toolCallId": ident,
+            "toolName": "Read",
+            "args": {"path": f"/w/{ident}"},
+        }
+        for ident in ("c1", "c2", "c3")
+    ]
+    sent = [
+        said("user", text("<user_query>\nread\n</user_query>"), requestId="r1"),
+        said("assistant", text("Two."), *calls[:2]),
+        said("assistant", calls[2]),
+    ]
+    shown = (
+        bubble("1", 1, "read", requestId="r1"),
+        bubble("2", 2, "Two."),
+        tool("3", "read_file_v2", "c1", {}, {"contents": "", "lines": 3}, modelCallId="c1"),
+        tool("4", "read_file_v2", "c2", {}, {"contents": ""}, modelCallId=""),
+        tool("5", "read_file_v2", "c3", {}, {"contents": "c"}, modelCallId="c3"),
+    )
+    told = said(
+        "tool", {"type": "tool-result", "toolCallId": "c1", "toolName": "Read", "result": "a"}
+    )
+    sent.insert(2, told)
+    composer = {"composerId": "c", "conversationState": state(*sent)}
+    write_editor(tmp_path / "state.vscdb", {**rows_of(composer, *shown), **blobs(*sent)})
+    assert [m.content for m in only(tmp_path).messages if m.role == "tool"] == ["a", "", "c"]
+    answers = [m for m in only(tmp_path).messages if m.role == "assistant"]
+    assert [[c.id for c in m.tool_calls or ()] for m in answers] == [["c1", "c2"], ["c3"]]

@@ -38,7 +38,7 @@ from unspool.sources.cursor.paths import (
     uri_path,
     workspace_folder,
 )
-from unspool.sources.cursor.sent import read_sent
+from unspool.sources.cursor.sent import SentOf
 from unspool.sources.cursor.tables import Keys
 from unspool.sources.cursor.tools import (
     TOOL,
@@ -105,9 +105,9 @@ class Reader(Book):
     ) -> Iterator[AnyFact]:
         """The head and the bubbles of a composer, and what was sent to the model."""
         yield from self.head(ident, composer, workspace)
-        yield from Conversation(self, ident, composer).read()
-        if self.rows is not None:
-            yield from read_sent(self, ("cursor", ident), self.rows, composer)
+        sent = SentOf(self.rows, composer)
+        yield from Conversation(self, ident, composer, sent.steps()).read()
+        yield from sent.read(self, ("cursor", ident))
 
 
 class Turn(msgspec.Struct):
@@ -127,8 +127,11 @@ class Turn(msgspec.Struct):
 class Conversation:
     """The bubbles of one composer: by its headers, else as they stand in it, else by their time."""
 
-    def __init__(self, reader: Reader, ident: str, composer: Composer) -> None:
+    def __init__(
+        self, reader: Reader, ident: str, composer: Composer, steps: dict[str, str]
+    ) -> None:
         self.key = ("cursor", ident)
+        self._steps = steps
         self._reader = reader
         self._rows = reader.rows
         self._generation = reader.generations.find
@@ -380,11 +383,12 @@ class Conversation:
     def _call(self, scribe: Scribe, turn: Turn, bubble: Bubble, tool: Tool) -> None:
         name, call = tool.name or "", tool.toolCallId or f"{bubble.ident}:tool"
         self._paths.add(path_of(decoded(tool.params or tool.rawArgs)))
-        step = turn.steps.part("call", bubble.ident, tool.modelCallId or "")
+        group = self._steps.get(call) or tool.modelCallId or ""
+        step = turn.steps.part("call", bubble.ident, group)
         self._say(scribe, turn, bubble, step)
         # `rawArgs` is what the model wrote, `params` what Cursor made of it. Since 3.7 the former is
         # empty for some tools; what was sent to the model (`agentKv`) then knows better than `params`,
-        # and better than a result without words (`{"afterContentId": …}`).
+        # and better than a result without words: `{"afterContentId": …}`, `{"contents": ""}`.
         given = "" if tool.rawArgs in (None, "", "{}") else arguments_text(tool.rawArgs)
         fields: dict[str, Any] = {
             "id": call, "message": step, "name": name,
@@ -400,10 +404,10 @@ class Conversation:
             text, details = told_of(returned)
             failed, status = of_editor(tool)
             scribe.returned(
-                call=call, name=name, text=text, details=details, failed=failed, status=status,
+                call=call, name=name, text=text or None, details=details, failed=failed, status=status,
                 files=tuple(self._changes.of_tool(tool, name, bubble.ident)),
             )  # fmt: skip
-            if text is None and details is not None:
+            if not text and returned is not None:
                 scribe.returned(call=call, text=output_of(returned)[0], rank=Rank.ECHO)
         if kind_of(name) == "task":
             child = str_of(field_of(tool.additionalData, "subagentComposerId"))

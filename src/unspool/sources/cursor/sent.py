@@ -10,6 +10,7 @@ import re
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -197,18 +198,22 @@ def _joined(parts: list[Part], kind: str) -> str:
     return "\n\n".join(part.text for part in parts if part.type == kind and part.text)
 
 
-def read_sent(book: Book, key: Key, rows: Keys, composer: dict[str, Any]) -> Iterator[AnyFact]:
+class SentOf:
     """What was sent of a composer, as far as the editor's database holds it. Its `conversationState`
     is the root: `~` and base64 of a protobuf node whose field 1 repeats the ids of the messages, in
     order. `~` alone is empty."""
-    try:
-        root = b64decode(str_of(composer.get("conversationState")).removeprefix("~") + "==")
-    except ValueError:
-        return
 
-    def fetch(name: str) -> bytes | None:
+    def __init__(self, rows: Keys | None, composer: dict[str, Any]) -> None:
+        self._rows = rows
+        self._names: list[str] = []
+        if rows is not None:
+            with suppress(ValueError):
+                state = str_of(composer.get("conversationState")).removeprefix("~")
+                self._names = messages_under(b64decode(state + "=="), self._fetch)
+
+    def _fetch(self, name: str) -> bytes | None:
         """A blob; the first versions wrote its hexadecimal digits."""
-        data = rows.get(_PREFIX + name)
+        data = self._rows.get(_PREFIX + name) if self._rows is not None else None
         if data is None or not data.isalnum():
             return data
         try:
@@ -216,10 +221,22 @@ def read_sent(book: Book, key: Key, rows: Keys, composer: dict[str, Any]) -> Ite
         except ValueError:
             return data
 
-    sent = Sent(book, key, RANK)
-    for name in messages_under(root, fetch):
-        value = message_of(fetch(name))
-        facts = sent.read(value, name) if value is not None else []
-        book.tally.records += 1
-        book.tally.noise += not facts
-        yield from facts
+    def steps(self) -> dict[str, str]:
+        """Call → the message that asked for it. The bubbles of 3.7 do not tell which calls one answer
+        of the model made: their `modelCallId` is that of the call, or empty."""
+        steps: dict[str, str] = {}
+        for name in self._names:
+            data = self._fetch(name) or b""
+            for part in MESSAGE.convert(message_of(data)).parts if b'"tool-call"' in data else ():
+                if part.type == "tool-call" and part.toolCallId:
+                    steps[part.toolCallId] = name
+        return steps
+
+    def read(self, book: Book, key: Key) -> Iterator[AnyFact]:
+        sent = Sent(book, key, RANK)
+        for name in self._names:
+            value = message_of(self._fetch(name))
+            facts = sent.read(value, name) if value is not None else []
+            book.tally.records += 1
+            book.tally.noise += not facts
+            yield from facts
