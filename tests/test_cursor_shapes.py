@@ -431,6 +431,11 @@ def test_what_cursor_asks_itself_is_no_prompt(tmp_path: Path) -> None:
         ),
         ({"url": "https://tea.example", "markdown": "# Tea"}, "# Tea"),
         ({"exitCodeV2": 0, "notInterrupted": True, "outputRaw": "200\n"}, "200\n"),
+        (
+            {"selectedTool": "find", "result": '{"content": [{"type": "text", "text": "a tin"}]}'},
+            "a tin",
+        ),
+        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "tin"}]}, "a\n\ntin"),
         ({"exitCodeV2": 0, "output": "ok", "outputRaw": "\x1b[0mok"}, "ok"),
     ],
 )

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any, Literal
 
 from unspool.facts import NOBODY, Key, Problem, Rank
+from unspool.io import digests
 from unspool.io.door import read_json, sample
 from unspool.io.origins import Tally
 from unspool.io.times import parse_time
@@ -84,7 +85,7 @@ class Entries:
 
 def digest(words: str) -> bytes:
     """What words are known again by, without being kept."""
-    return hashlib.blake2b(words.strip().encode("utf-8", "replace"), digest_size=16).digest()
+    return digests.digest(words.strip())
 
 
 def is_uuid(text: str) -> bool:

@@ -215,12 +215,21 @@ def told_of(value: Any) -> tuple[str | None, Any]:
     output = decoded(value)
     if isinstance(output, str):
         return output, None
-    if isinstance(output, dict):
-        for field in _SAID:
-            if isinstance(output.get(field), str):
-                beside = {name: value for name, value in output.items() if name != field}
-                return output[field], beside or None
+    for field in _SAID if isinstance(output, dict) else ():
+        said = output.get(field)
+        text = said if isinstance(said, str) else _blocks_text(said)
+        if text is not None:
+            beside = {name: value for name, value in output.items() if name != field}
+            # `{"selectedTool": "find", "result": "{\"content\": […]}"}`: what a server answered.
+            inner = _blocks_text(field_of(decoded(said), "content")) if field == "result" else None
+            return inner or text, beside or None
     return None, output
+
+
+def _blocks_text(content: Any) -> str | None:
+    """The text of `[{"type": "text", "text": …}]`, as servers of tools answer; None without any."""
+    texts = [str_of(block.get("text")) for block in dicts_of(content)]
+    return "\n\n".join(filter(None, texts)) or None
 
 
 def output_of(value: Any) -> tuple[str | None, Any]:
