@@ -229,7 +229,7 @@ def test_chat_tabs_of_2023(tmp_path: Path) -> None:
     tab = {
         "tabId": "tab", "chatTitle": "New Chat", "lastSendTime": T,
         "bubbles": [
-            {"type": "user", "id": "1", "rawText": "how hot?"},
+            {"type": "user", "id": "1", "rawText": "", "delegate": {"a": "how hot?"}},
             {"type": "ai", "id": "2", "rawText": "Hot.", "modelType": "old-model"},
             {"type": "user", "id": "3", "rawText": "", "initText": lexical("and cold?")},
             {"type": "ai", "id": "4", "rawText": "Cold."},

@@ -53,6 +53,7 @@ class Asked(msgspec.Struct):
     rawText: str | None = None
     richText: Any = None
     initText: Any = None
+    delegate: Any = None
     requestId: str | None = None
     usageUuid: str | None = None
     capabilityType: int | None = None
@@ -69,16 +70,18 @@ class Asked(msgspec.Struct):
 
     @property
     def words(self) -> str:
-        """User words may stand only in the rich text, or, in chats of 2023 and 2024, in `initText`."""
+        """User words may stand only in the rich text, or, in chats of 2023 and 2024, in `initText` or
+        `{"delegate": {"a": …}}`."""
         for plain in (self.text, self.rawText):
             if plain and plain.strip():
                 return "" if self.is_compaction else plain
         if not self.is_prompt:
             return ""
-        return rich_text(self.richText) or rich_text(self.initText)
+        rich = rich_text(self.richText) or rich_text(self.initText)
+        return rich or str_of(field_of(self.delegate, "a"))
 
 
-class Said(Asked):
+class Spoken(Asked):
     """As much of a bubble as tells whether another one says the same."""
 
     thinking: Any = None
@@ -103,10 +106,10 @@ class Said(Asked):
         return digest(f"{self.is_prompt}\0{self.words}\0{self.thought}")
 
 
-decode_said = msgspec.json.Decoder(Said).decode
+decode_spoken = msgspec.json.Decoder(Spoken).decode
 
 
-class Bubble(Said):
+class Bubble(Spoken):
     ident: str = msgspec.field(default="", name="bubbleId")
     toolFormerData: Tool | None = None
     tokenCount: Count | None = None

@@ -23,7 +23,7 @@ from unspool.sources.cursor.bubbles import (
     Bubble,
     Count,
     attachments_of,
-    decode_said,
+    decode_spoken,
     mode_name,
 )
 from unspool.sources.cursor.edits import Changes
@@ -249,7 +249,7 @@ class Conversation:
         marks: dict[bytes, set[str | int | None]] = {}
         for ident in self._order if orphans else ():
             try:
-                said = decode_said(self._fetch(f"bubbleId:{self.key[1]}:{ident}") or b"{}")
+                said = decode_spoken(self._fetch(f"bubbleId:{self.key[1]}:{ident}") or b"{}")
             except UNREADABLE:
                 continue
             if said.toolFormerData is not None and said.toolFormerData.toolCallId:
