@@ -94,7 +94,8 @@ def test_files_of_one_attempt_are_moved_once(
 
 
 def test_the_archive_of_an_installed_pyspark_is_left_out() -> None:
-    """Anything else stays: another Spark's archive belongs to nothing that is installed."""
+    """And Java's; anything else stays: another Spark's archive belongs to nothing that is installed."""
     own = "/site-packages/pyspark/python/lib/pyspark.zip"
     foreign = "/opt/spark/python/lib/pyspark.zip"
-    assert without_archives([foreign, own, "/site-packages"]) == [foreign, "/site-packages"]
+    path = [foreign, own, "/opt/spark/jars/spark-core_2.13-4.3.0.jar", "/site-packages"]
+    assert without_archives(path) == [foreign, "/site-packages"]
