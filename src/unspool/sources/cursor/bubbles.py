@@ -249,8 +249,8 @@ def _children(node: Any) -> list[dict[str, Any]]:
 def attachments_of(bubble: Bubble) -> tuple[Attachment, ...]:
     """Files, selections, folders, documents and images that were sent along."""
     attachments: list[Attachment] = []
-    own = {name: getattr(bubble, name, None) for name in _ATTACHED}
-    for holder in (dict_of(bubble.context), own):
+    own = {name: listed for name in _ATTACHED if (listed := getattr(bubble, name, None))}
+    for holder in filter(None, (dict_of(bubble.context), own)):
         for name, kind in _ATTACHED.items():
             for item in dicts_of(holder.get(name)):
                 within = item.get("relativeWorkspacePath", item.get("relativePath"))

@@ -217,7 +217,7 @@ def told_of(value: Any) -> tuple[str | None, Any]:
         return output, None
     for field in _SAID if isinstance(output, dict) else ():
         said = output.get(field)
-        text = said if isinstance(said, str) else _blocks_text(said)
+        text = said if said is None or isinstance(said, str) else _blocks_text(said)
         if text is not None:
             beside = {name: value for name, value in output.items() if name != field}
             # `{"selectedTool": "find", "result": "{\"content\": […]}"}`: what a server answered.
