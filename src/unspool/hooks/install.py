@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -217,7 +217,9 @@ def remove(layout: Layout, entry: Installed) -> Change:
                 known.drop(entry)
                 manifest.save(layout, known)
                 if change.after is None:
-                    _remove_folders(entry.folders)
+                    with suppress(OSError):  # somebody else uses it by now
+                        for folder in reversed(entry.folders):
+                            Path(folder).rmdir()
                 return change
     raise _restless(AGENTS[entry.agent], Path(entry.path))
 
@@ -237,14 +239,6 @@ def _make_folders(path: Path, name: str) -> list[str]:
     except OSError as error:
         raise HooksRefused(f"{name}: {path.parent} cannot be made ({error.strerror})") from None
     return [str(folder) for folder in reversed(missing)]
-
-
-def _remove_folders(folders: list[str]) -> None:
-    for folder in reversed(folders):
-        try:
-            Path(folder).rmdir()
-        except OSError:  # somebody else uses it by now
-            return
 
 
 @contextmanager

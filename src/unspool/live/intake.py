@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -96,26 +96,19 @@ def _hash(data: bytes, file: str) -> str:
     return hashlib.sha256(b"%s\0%s" % (file.encode(), data)).hexdigest()
 
 
-class _File(NamedTuple):
-    mtime_ns: int
-    path: str
-    name: str
-    size: int
-
-
 def take_in(layout: Layout, queue: Queue) -> Iterator[list[Arrival]]:
     """Everything that lies in the spool, oldest first; each batch is safe when it is given."""
     while files := _waiting(layout.new):
         batch: list[Arrival] = []
         done: list[str] = []
         size = 0
-        for file in files:
+        for received_ns, path in files:
             try:
-                data = Path(file.path).read_bytes()
+                data = Path(path).read_bytes()
             except FileNotFoundError:
                 continue  # another intake was faster
-            batch.append(make_arrival(data, file.name, file.mtime_ns))
-            done.append(file.path)
+            batch.append(make_arrival(data, Path(path).name, received_ns))
+            done.append(path)
             size += len(data)
             if len(batch) >= BATCH_EVENTS or size >= BATCH_BYTES:
                 yield _put(queue, batch, done)
@@ -135,16 +128,15 @@ def _put(queue: Queue, batch: list[Arrival], files: list[str]) -> list[Arrival]:
     return batch
 
 
-def _waiting(folder: Path) -> list[_File]:
-    files: list[_File] = []
+def _waiting(folder: Path) -> list[tuple[int, str]]:
+    """When each file came, and its path."""
+    files: list[tuple[int, str]] = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):
                     if entry.is_file(follow_symlinks=False):
-                        status = entry.stat(follow_symlinks=False)
-                        file = _File(status.st_mtime_ns, entry.path, entry.name, status.st_size)
-                        files.append(file)
+                        files.append((entry.stat(follow_symlinks=False).st_mtime_ns, entry.path))
     except (FileNotFoundError, NotADirectoryError):
         return []  # no hooks are installed
     return sorted(files)[:MOST_FILES]

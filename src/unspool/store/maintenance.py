@@ -42,6 +42,7 @@ def info(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
         "SELECT source, count(*), sum(messages), min(nullif(started_at, '')), max(ended_at)"
         " FROM conversations GROUP BY source ORDER BY source"
     )
+    names = ("source", "conversations", "messages", "first", "last")
     return {
         "path": str(path),
         "version": one("PRAGMA user_version"),
@@ -63,16 +64,7 @@ def info(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
             connection.execute("SELECT code, count(*) FROM problems GROUP BY code ORDER BY code")
         ),
         "unwritten": count("dirty"),
-        "sources": [
-            {
-                "source": source,
-                "conversations": conversations,
-                "messages": messages,
-                "first": first,
-                "last": last,
-            }
-            for source, conversations, messages, first, last in by_source
-        ],
+        "sources": [dict(zip(names, row, strict=True)) for row in by_source],
     }
 
 

@@ -17,6 +17,7 @@ from unspool.views.figures import day_and_time
 Group = Literal["day", "project", "model", "tool", "source", "file"]
 GROUPS: tuple[Group, ...] = ("day", "project", "model", "tool", "source", "file")
 UNKNOWN = "(unknown)"
+_ADDED = ("tool_calls", "tool_failures", "lines_added", "lines_removed", "cost_usd")
 
 
 class Figures(msgspec.Struct, omit_defaults=True):
@@ -165,13 +166,7 @@ class _Stats:
             row.turns += 0 if parent else portion.turns  # what is sent to a sub-agent, nobody typed
             row.changes_decided += len(portion.outcomes)
             row.changes_kept += sum(1 for outcome in portion.outcomes if outcome in KEPT)
-            for field in (
-                "tool_calls",
-                "tool_failures",
-                "lines_added",
-                "lines_removed",
-                "cost_usd",
-            ):
+            for field in _ADDED:
                 row.add(field, getattr(portion, field))
             for field, value in zip(TOKENS, portion.tokens, strict=True):
                 row.add(field, value)
