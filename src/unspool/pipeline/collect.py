@@ -5,9 +5,11 @@ them by conversation, joining message lists as they come; `rebuild` makes of the
 conversation its trajectory and its card.
 """
 
-from collections.abc import Callable
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
 from sys import getsizeof
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,6 +26,7 @@ from unspool.facts import (
     ToolCalled,
     ToolReturned,
 )
+from unspool.io.origins import Origin, Tally
 from unspool.link import Card, make_card
 from unspool.reduce import Provenance, reduce_facts
 from unspool.reduce.joining import Joiner
@@ -34,8 +37,38 @@ NOWHERE: Place = ("\U0010ffff", 0)
 _BEARING = frozenset(MESSAGE_BEARING)
 FACT_BYTES = 500
 """What a fact weighs in memory beside its texts (measured: 350 to 700)."""
+UNREADABLE = "unreadable"
 VIEW_BYTES = 450
 """What each call that saw a list adds to that."""
+
+
+T = TypeVar("T")
+
+
+def as_far_as_readable(
+    items: Iterable[T], origin: Origin, tally: Tally, tolerant: bool = True
+) -> Iterator[T | Problem]:
+    """What a source or a reader tells of an origin; where it cannot be read, or (if `tolerant`) for a
+    fault of ours, that is a problem, and the other files go on."""
+    try:
+        yield from items
+    except Exception as error:
+        problem = problem_of(error, NOBODY, (origin.path, origin.start), tolerant)
+        if problem.code == UNREADABLE:
+            tally.records += 1
+            tally.problems += 1
+        yield problem
+
+
+def problem_of(error: Exception, key: Key, place: Place, tolerant: bool = True) -> Problem:
+    """A file that vanished, is damaged or no longer permitted; or a fault of ours."""
+    if isinstance(error, OSError | sqlite3.Error):
+        code, text = UNREADABLE, getattr(error, "strerror", None) or str(error)
+    elif tolerant and not os.environ.get("UNSPOOL_DEBUG"):
+        code, text = "internal-error", f"{type(error).__name__}: {error}"
+    else:
+        raise error
+    return Problem(key=key, origin=place[0], offset=place[1], code=code, sample=text)
 
 
 class Gathered:

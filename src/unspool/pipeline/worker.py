@@ -11,20 +11,25 @@
 The same code runs in the calling process when there is one worker.
 """
 
-import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from unspool import sinks, sources
-from unspool.facts import NOBODY, AnyFact, Key, Problem
+from unspool.facts import NOBODY, Key, Problem
 from unspool.io.origins import Origin, Tally
 from unspool.io.packing import tamed
 from unspool.link import Card, Patch, link, make_card
-from unspool.pipeline.collect import Collection, Place, rebuild
+from unspool.pipeline.collect import (
+    Collection,
+    Place,
+    as_far_as_readable,
+    problem_of,
+    rebuild,
+)
 from unspool.pipeline.discover import Plan
 from unspool.pipeline.finish import Writer, Written
 from unspool.pipeline.job import Job
@@ -139,7 +144,9 @@ class Worker:
         collection = self.collection
         count, done = 0, span.start
         key = NOBODY
-        for fact in self._facts_of(span):
+        # What fails in writing, between the facts, is no problem of the file.
+        told = sources.read(span, self.outcome.tally, self.job.recover)
+        for fact in as_far_as_readable(told, span, self.outcome.tally):
             if next_family is not None and fact.key is not key and fact.key != NOBODY:
                 if key is not NOBODY and family_of(fact.key) != family_of(key):
                     next_family()
@@ -159,14 +166,6 @@ class Worker:
             self.progress(max(0, end - done))
         self._put_problems()
 
-    def _facts_of(self, span: Origin) -> Iterator[AnyFact]:
-        """What the source tells, as far as the file can be read: the other files go on. What fails in
-        writing, between the facts, is no problem of the file."""
-        try:
-            yield from sources.read(span, self.outcome.tally, self.job.recover)
-        except Exception as error:
-            self._fail(NOBODY, (span.path, span.start), error)
-
     def _spill(self) -> None:
         """Facts to disk, of those conversations first that were met first: they may be over."""
         for key in list(self.collection.conversations):
@@ -182,16 +181,14 @@ class Worker:
 
     def _read_ready(self, span: Origin) -> None:
         """A format that already is trajectories."""
-        reader = sinks.load_reader(span.source)
-        try:
-            for number, item in enumerate(reader.read(span, self.outcome.tally)):
-                if isinstance(item, Problem):
-                    self.collection.problems.append(item)
-                    continue
-                key = (item.source, item.conversation_id)
-                self._keep(item, make_card(item), ((span.path, span.start + number), key, 0))
-        except OSError as error:
-            self._fail(NOBODY, (span.path, span.start), error)
+        tally = self.outcome.tally
+        told = sinks.load_reader(span.source).read(span, tally)
+        for number, item in enumerate(as_far_as_readable(told, span, tally)):
+            if isinstance(item, Problem):
+                self.collection.problems.append(item)
+                continue
+            key = (item.source, item.conversation_id)
+            self._keep(item, make_card(item), ((span.path, span.start + number), key, 0))
         self._put_problems()
 
     def _keep(
@@ -207,20 +204,6 @@ class Worker:
         one = Reduced(place, card, slot, bool(trajectory.origins), bool(trajectory.partial))
         self.outcome.reduced.append(one)
         return trajectory, one
-
-    def _fail(self, key: Key, place: Place, error: Exception) -> None:
-        """A file that vanished, or is no longer permitted; or a fault of ours."""
-        if isinstance(error, OSError):
-            code, text = "unreadable", error.strerror or str(error)
-            self.outcome.tally.records += 1
-            self.outcome.tally.problems += 1
-        elif os.environ.get("UNSPOOL_DEBUG"):
-            raise error
-        else:
-            code, text = "internal-error", f"{type(error).__name__}: {error}"
-        self.collection.problems.append(
-            Problem(key=key, origin=place[0], offset=place[1], code=code, sample=text)
-        )
 
     def _put_problems(self) -> None:
         for problem in self.collection.problems:
@@ -292,7 +275,7 @@ class Worker:
             try:
                 rebuilt = rebuild(key, gathered, self.job.merge_tools)
             except Exception as error:  # the other conversations go on
-                self._fail(key, gathered.first, error)
+                self.collection.problems.append(problem_of(error, key, gathered.first))
                 continue
             self.outcome.superseded += rebuilt.superseded
             self.collection.problems += rebuilt.problems

@@ -16,17 +16,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from unspool.facts import AnyFact, Key, Problem
+from unspool.facts import NOBODY, AnyFact, Key, Problem
 from unspool.io.databases import is_spare
 from unspool.io.origins import Origin, Tally
 from unspool.io.packing import Packer
 from unspool.io.processes import WorkerProcess, attempt, end_with_driver
 from unspool.link import Card, Patch, link
-from unspool.pipeline.collect import Collection, Gathered, Rebuilt, rebuild
+from unspool.pipeline.collect import Collection, Gathered, Rebuilt, problem_of, rebuild
 from unspool.pipeline.discover import cut, recognise
 from unspool.pipeline.finish import finish
 from unspool.store.blocks import FactBlock, RawBlock, fact_block, moved, raw_blocks
-from unspool.store.reading import RawRecords, is_log, read_items, trouble
+from unspool.store.reading import RawRecords, is_log, read_items
 from unspool.store.rows import Rows, make_rows
 from unspool.store.survey import Changed, tail_hash, whole_records_end
 from unspool.trajectory import Trajectory, pack_trajectory
@@ -138,6 +138,7 @@ class Batch:
         """Its facts and records, a block at a time; `path`: where it stands, if that is not here."""
         collection, tally, records = Collection(), Tally(), RawRecords(origin, end)
         problems = collection.problems
+        is_copied = self.raw and not origin.only
         for part in cut([origin], PART_BYTES) if records.in_lines else [origin]:
             for item in read_items(part, tally, tolerant=not path):
                 if isinstance(item, Trajectory):
@@ -145,7 +146,8 @@ class Batch:
                         item.file_path = path
                     yield Whole(pack_trajectory(item))
                     continue
-                records.add(item)
+                if is_copied:
+                    records.add(item)
                 fact: AnyFact = moved(item, path) if path else item
                 collection.add(origin.source, fact)
                 if collection.weight > FACTS_BYTES:
@@ -156,7 +158,7 @@ class Batch:
                 if problems:
                     yield from problems
                     problems.clear()
-            if self.raw and not origin.only:
+            if is_copied:
                 yield from raw_blocks(records.read(part, problems))
         yield from _fact_blocks(collection)
         # The facts of an origin that was read to its end stay for reducing, if they are all.
@@ -209,7 +211,7 @@ def _begin(changed: Changed) -> Began:
         spare = known is not None and is_spare(path)
         return Began(changed, origin, end, tail_hash(path, end), spare)
     except OSError as error:
-        return Began(changed, trouble=trouble(path, "unreadable", error))
+        return Began(changed, trouble=problem_of(error, NOBODY, (path, 0)))
 
 
 def iter_read(changed: list[Changed], raw: bool, folder: Path) -> Iterator[Iterator[Item]]:

@@ -1,7 +1,6 @@
 """Reading an origin for the store: what it states, and its records as they are."""
 
 import io
-import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from unspool.facts import NOBODY, AnyFact, Key, Problem
 from unspool.io.databases import open_database
 from unspool.io.origins import Origin, Tally, open_origin
 from unspool.io.temporary import scratch
+from unspool.pipeline.collect import as_far_as_readable
 from unspool.store.blocks import BLOCK_BYTES, RawRecord
 from unspool.store.survey import LOGS, in_lines, is_database, is_whole
 from unspool.trajectory import Trajectory
@@ -22,29 +22,14 @@ LARGEST_DATABASE = 512 * 1024 * 1024
 """The raw copy of a larger one is left out of the store, and that is a problem to count."""
 
 
-def read_items(
-    origin: Origin, tally: Tally, tolerant: bool = True
-) -> Iterator[AnyFact | Trajectory]:
-    """All that it states; an origin that cannot be read is a problem, and the rest goes on. So it does,
-    if `tolerant`, where a fault of ours is the reason."""
-    try:
-        if origin.source in sinks.READERS:
-            yield from sinks.load_reader(origin.source).read(origin, tally)
-        else:
-            yield from sources.read(origin, tally)
-    except (sqlite3.Error, OSError) as error:
-        yield trouble(origin.path, "unreadable", error)
-    except Exception as error:
-        if not tolerant or os.environ.get("UNSPOOL_DEBUG"):
-            raise
-        yield trouble(origin.path, "internal-error", error)
-
-
-def trouble(path: str, code: str, error: Exception) -> Problem:
-    text = getattr(error, "strerror", None) or str(error)
-    if code == "internal-error":
-        text = f"{type(error).__name__}: {error}"
-    return Problem(key=NOBODY, origin=path, offset=0, code=code, sample=text)
+def read_items(origin: Origin, tally: Tally, tolerant: bool) -> Iterator[AnyFact | Trajectory]:
+    """All that it states."""
+    told: Iterator[AnyFact | Trajectory]
+    if origin.source in sinks.READERS:
+        told = sinks.load_reader(origin.source).read(origin, tally)
+    else:
+        told = sources.read(origin, tally)
+    return as_far_as_readable(told, origin, tally, tolerant)
 
 
 BROKEN = frozenset(("truncated-json", "invalid-json", "not-json", "recovered"))
@@ -116,7 +101,8 @@ class RawRecords:
             yield from self._lines(part) if self.in_lines else self._pieces(part, problems)
         except (sqlite3.Error, OSError) as error:
             # The origin's trouble, not the store's: what was read of it stays.
-            problems.append(trouble(part.path, "raw-copy-failed", error))
+            text = getattr(error, "strerror", None) or str(error)
+            problems.append(_uncopied(part, "raw-copy-failed", text))
         self._stated.clear()
 
     def _lines(self, part: Origin) -> Iterator[RawRecord]:
@@ -139,7 +125,7 @@ class RawRecords:
         kind = "database" if is_database(origin.path) else "document"
         if kind == "database" and origin.size > LARGEST_DATABASE:
             large = f"more than {LARGEST_DATABASE} bytes"
-            problems.append(trouble(origin.path, "raw-copy-too-large", ValueError(large)))
+            problems.append(_uncopied(origin, "raw-copy-too-large", large))
             return
         opened = copied_database if kind == "database" else open_origin
         owner = next(iter(self._keys)) if len(self._keys) == 1 else NOBODY
@@ -148,6 +134,10 @@ class RawRecords:
             while piece := file.read(BLOCK_BYTES):
                 yield RawRecord(offset, owner, kind, None, piece)
                 offset += len(piece)
+
+
+def _uncopied(origin: Origin, code: str, text: str) -> Problem:
+    return Problem(key=NOBODY, origin=origin.path, offset=0, code=code, sample=text)
 
 
 def is_log(origin: Origin) -> bool:
