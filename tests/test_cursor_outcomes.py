@@ -133,3 +133,34 @@ def test_the_outcome_of_a_call_on_the_command_line(
 )
 def test_a_tool_is_one_by_whatever_name(names: tuple[str, ...]) -> None:
     assert len({kind_of(name) for name in names}) == 1
+
+
+def test_a_server_that_answers_with_an_error_failed(tmp_path: Path) -> None:
+    """The command line writes the texts of a server one level deeper than the servers do."""
+    answer = {"content": [{"text": {"text": "no such tea"}}], "isError": True}
+    base = {"session_id": "s", "timestamp_ms": 1_748_179_900_000}
+    call = {"args": {"toolName": "find", "args": {"q": "tea"}}}
+    events = [
+        {"type": "system", "subtype": "init", "session_id": "s", "cwd": "/w"},
+        {"type": "user", "message": {"role": "user", "content": "find it"}, "session_id": "s"},
+        {"type": "tool_call", "subtype": "started", "call_id": "k", "tool_call": {"mcpToolCall": call}},
+        {"type": "tool_call", "subtype": "completed", "call_id": "k",
+         "tool_call": {"mcpToolCall": {**call, "result": {"success": answer}}}},
+    ]  # fmt: skip
+    (tmp_path / "run.jsonl").write_text("".join(json.dumps({**base, **e}) + "\n" for e in events))
+    made = only(tmp_path)
+    (asked,) = [c for m in made.messages for c in m.tool_calls or ()]
+    assert (asked.status, made.messages[-1].content) == ("failed", "no such tea")
+
+    sent = {"output": {"success": answer}, "isError": False}
+    write_chat(tmp_path / "chats/x/one/store.db", [
+        {"role": "user", "content": "find it"},
+        {"role": "assistant", "content": [
+            {"type": "tool-call", "toolCallId": "k", "toolName": "find", "args": {}}]},
+        {"role": "tool", "content": [
+            {"type": "tool-result", "toolCallId": "k", "toolName": "find", "result": "no such tea"}],
+         "providerOptions": {"cursor": {"highLevelToolCallResult": sent}}},
+    ])  # fmt: skip
+    assert [c.status for m in only(tmp_path / "chats").messages for c in m.tool_calls or ()] == [
+        "failed"
+    ]

@@ -14,6 +14,7 @@ from unspool.facts import AnyFact, Rank
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
+from unspool.io.values import field_of
 from unspool.prompts.shapes import to_messages
 from unspool.sources import streams
 from unspool.sources.cursor.entries import AUTO, Entries, Steps, note_all
@@ -194,7 +195,7 @@ class Stream(streams.Stream[Event]):
         text, details = output_of(body)
         scribe.returned(
             call=ident, name=name, text=text, details=details,
-            failed=outcome not in ("success", ""),
+            failed=outcome not in ("success", "") or field_of(body, "isError") is True,
             status="denied" if outcome in DENIED else "",
             files=counted(name, body, path_of(given)),
         )  # fmt: skip

@@ -227,8 +227,10 @@ def told_of(value: Any) -> tuple[str | None, Any]:
 
 
 def _blocks_text(content: Any) -> str | None:
-    """The text of `[{"type": "text", "text": …}]`, as servers of tools answer; None without any."""
-    texts = [str_of(block.get("text")) for block in dicts_of(content)]
+    """The text of `[{"type": "text", "text": …}]`, as servers of tools answer, which the command line
+    writes as `[{"text": {"text": …}}]`; None without any."""
+    spoken = (block.get("text") for block in dicts_of(content))
+    texts = [str_of(text) or str_of(field_of(text, "text")) for text in spoken]
     return "\n\n".join(filter(None, texts)) or None
 
 
@@ -274,10 +276,11 @@ def of_editor(tool: Tool) -> Outcome:
 def of_message(outcome: Any, name: str, text: str) -> Outcome:
     """The outcome of a result that was sent to the model: by `highLevelToolCallResult`, else by the
     first line of a shell's text."""
-    kind, _ = result_body(outcome)
+    kind, body = result_body(outcome)
     if kind in DENIED or text.startswith("Rejected:"):
         return True, "denied"
-    flags = (field_of(outcome, "isError"), field_of(field_of(outcome, "output"), "isError"))
+    holders = (outcome, field_of(outcome, "output"), body)  # the last: what a server answered
+    flags = [field_of(holder, "isError") for holder in holders]
     code = _EXIT.match(text) if kind_of(name) == "shell" else None
     if kind not in ("", "success") or True in flags or (code is not None and int(code[1])):
         return True, ""
