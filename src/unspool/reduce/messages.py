@@ -119,17 +119,16 @@ def build_message(draft: Draft) -> list[Message]:
 
 def _build_joined(draft: Draft, parts: list[MessageSeen]) -> Message:
     """One message of its parts: each field from the part that knows best."""
-    thoughts: list[str] = []
+    thoughts: dict[str, int] = {}
     attachments: list[Attachment] = []
     stop = ""
     for part in parts:
-        if part.thinking and part.thinking not in thoughts:
-            thoughts.append(part.thinking)
+        if part.thinking:
+            thoughts[part.thinking] = min(part.rank, thoughts.get(part.thinking, part.rank))
         if part.attachments:
             attachments += [a for a in part.attachments if a not in attachments]
         stop = part.stop or stop
-    if len(thoughts) > 1:  # a stream that was cut off holds the beginning of one
-        thoughts = [t for t in thoughts if not any(o != t and o.startswith(t) for o in thoughts)]
+    best = min(thoughts.values()) if thoughts else 0
     mode = model = request = kind = status = ""
     typed = renamed = None
     ranked = sorted(parts, key=_by_rank) if len(parts) > 1 else parts
@@ -155,7 +154,7 @@ def _build_joined(draft: Draft, parts: list[MessageSeen]) -> Message:
         kind=kind or None,
         # Of a command that is kept under another name, the one that was typed (queued_command).
         typed=typed if renamed is None else renamed,
-        thinking="\n\n".join(thoughts) or None,
+        thinking="\n\n".join([t for t, rank in thoughts.items() if rank == best]) or None,
         timestamp=format_time(draft.time),
         request_id=request or None,
         stop_reason=stop or None,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from unspool.facts import Rank
-from unspool.io.values import dict_of, str_of
+from unspool.io.values import dict_of, dicts_of, list_of, str_of
 from unspool.sources import hook_payloads
 from unspool.sources.hook_payloads import Dialect, Payload
 from unspool.sources.scribe import Scribe
@@ -40,6 +40,17 @@ def _answered(payload: Payload, scribe: Scribe) -> None:
     if text:
         entry = f"{ident}:{payload.get('timestamp')}:{text[:20]}"
         scribe.message(id=ident, role="assistant", text=text, model=model, piece=True, entry=entry)
+    else:
+        # {"text":"","candidates":[{"content":{"parts":["I should look."]}}]}: reasoning, of which a
+        # killed program keeps nothing else (case `hooks_killed`).
+        parts = [
+            part
+            for candidate in dicts_of(response.get("candidates"))
+            for part in list_of(dict_of(candidate.get("content")).get("parts"))
+        ]
+        if thought := "".join(map(str_of, parts)):
+            entry = f"{ident}:{payload.get('timestamp')}:thought"
+            scribe.message(id=ident, role="assistant", thinking=thought, model=model, entry=entry)
     usage = dict_of(response.get("usageMetadata"))
     names = ("promptTokenCount", "candidatesTokenCount", "totalTokenCount")
     counts = [usage.get(name) for name in names]
