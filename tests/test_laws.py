@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.harness import case_id, cases, facts_of, origins_of, plain, reduce_all, reread
 from unspool import sources
 from unspool.facts import (
+    ROOT,
     AnyFact,
     Key,
     ListSeen,
@@ -31,6 +32,7 @@ from unspool.prompts.typed import typed_text
 from unspool.reduce import reduce_facts
 from unspool.sinks import Family
 from unspool.sinks.jsonl import parse, write
+from unspool.sources.scribe import Scribe
 from unspool.trajectory import Message
 
 LIGHT = settings(
@@ -145,30 +147,86 @@ def test_mixing(case: Path, data: st.DataObject) -> None:
     """9: any part of a conversation may be told by records, by a list, or by both: nothing is lost,
     nothing is doubled."""
     for key, facts in _by_conversation(case).items():
-        # An index adds nothing to what others tell: that is its rank.
-        facts = [f for f in facts if not isinstance(f, THINGS) or f.rank < Rank.INDEX]
-        whole = _messages(key, facts)
-        told = [message for message in whole if fits_a_list(message)]
-        if not told or any(isinstance(fact, LISTS) for fact in facts):
-            continue
-        shape = data.draw(st.sampled_from((openai_list, anthropic_list)))
-        size = data.draw(st.integers(1, len(told)))
-        snapshot = _snapshot(key, told[:size], shape)
-        before, behind = _cut(facts, data)
-        recorded = data.draw(st.sampled_from((facts, before, behind)))
-        calls = [fact for fact in facts if isinstance(fact, ToolCalled)]
-        named = {call.id for call in calls if call.id and (not call.rank or not call.like)}
-        if any(call.id not in named for call in calls):
-            recorded = facts  # of calls without an id nobody can say which of them a part tells of
-        mixed = _messages(key, [*recorded, snapshot])
-        by_list, by_records = _things(told[:size]), _things(_messages(key, recorded))
-        assert not by_list - _things(mixed), "lost from the list"
-        assert not by_records - _things(mixed), "lost from the records"
-        assert not _things(mixed) - (_things(whole) | by_records), "doubled"
-        ranks = [fact.rank for fact in facts if isinstance(fact, THINGS)]
-        if recorded is facts and max(ranks) < Rank.ECHO:
-            # What only echoes tell, and runs side by side, has no order that is sure.
-            assert [_said(m) for m in mixed] == [_said(m) for m in whole]
+        _check_mixing(key, facts, data)
+
+
+SAID = ("Go on.", "Again, please.")
+ANSWERED = ("Done.", "I went through all shelves, and none of them is full.", "")
+
+
+@settings(LIGHT, max_examples=300)
+@given(data=st.data())
+def test_mixing_of_equal_words(data: st.DataObject) -> None:
+    """9, of conversations that repeat themselves: the same answer twice in a turn, the same prompt in
+    a turn that was taken back."""
+    key = ("claude-code", "s1")
+    facts: list[AnyFact] = []
+    after, number = ROOT, 0
+
+    def record(**fields: Any) -> Scribe:
+        nonlocal after, number
+        number += 1
+        scribe = Scribe(
+            key, "a.jsonl", number, time=number * 1_000_000, entry=f"e{number}", after=after
+        )
+        scribe.message(id=f"m{number}", **fields)
+        after = scribe.entry
+        facts.extend(scribe.facts)
+        return scribe
+
+    turns = data.draw(st.integers(1, 4))
+    forks = [after]
+    for turn in range(turns):
+        if turn and data.draw(st.booleans()):
+            back = data.draw(st.integers(1, len(forks) - 1))
+            forks = forks[: back + 1]  # what stands behind it is taken back
+            after = forks[-1]
+        record(role="user", text=data.draw(st.sampled_from(SAID)))
+        for _ in range(data.draw(st.integers(1, 3))):
+            answer = data.draw(st.sampled_from(ANSWERED))
+            calls = data.draw(st.booleans()) or not answer
+            scribe = record(role="assistant", text=answer)
+            if calls:
+                call = f"c{number}"
+                scribe.facts = []
+                scribe.call(id=call, message=f"m{number}", name="look", arguments="{}", number=5)
+                facts.extend(scribe.facts)
+                number += 1
+                result = Scribe(
+                    key, "a.jsonl", number, time=number * 1_000_000, entry=f"e{number}", after=after
+                )
+                result.returned(call=call, text="seen")
+                after = result.entry
+                facts.extend(result.facts)
+            forks.append(after)
+    _check_mixing(key, facts, data)
+
+
+def _check_mixing(key: Key, facts: list[AnyFact], data: st.DataObject) -> None:
+    # An index adds nothing to what others tell: that is its rank.
+    facts = [f for f in facts if not isinstance(f, THINGS) or f.rank < Rank.INDEX]
+    whole = _messages(key, facts)
+    told = [message for message in whole if fits_a_list(message)]
+    if not told or any(isinstance(fact, LISTS) for fact in facts):
+        return
+    shape = data.draw(st.sampled_from((openai_list, anthropic_list)))
+    size = data.draw(st.integers(1, len(told)))
+    snapshot = _snapshot(key, told[:size], shape)
+    before, behind = _cut(facts, data)
+    recorded = data.draw(st.sampled_from((facts, before, behind)))
+    calls = [fact for fact in facts if isinstance(fact, ToolCalled)]
+    named = {call.id for call in calls if call.id and (not call.rank or not call.like)}
+    if any(call.id not in named for call in calls):
+        recorded = facts  # of calls without an id nobody can say which of them a part tells of
+    mixed = _messages(key, [*recorded, snapshot])
+    by_list, by_records = _things(told[:size]), _things(_messages(key, recorded))
+    assert not by_list - _things(mixed), "lost from the list"
+    assert not by_records - _things(mixed), "lost from the records"
+    assert not _things(mixed) - (_things(whole) | by_records), "doubled"
+    ranks = [fact.rank for fact in facts if isinstance(fact, THINGS)]
+    if recorded is facts and max(ranks) < Rank.ECHO:
+        # What only echoes tell, and runs side by side, has no order that is sure.
+        assert [_said(m) for m in mixed] == [_said(m) for m in whole]
 
 
 def _by_conversation(case: Path) -> dict[Key, list[AnyFact]]:

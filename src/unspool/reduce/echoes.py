@@ -18,6 +18,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Protocol
 
 from unspool.facts import ECHO, INDEX, MessageSeen
+from unspool.reduce.records import LIST
 
 if TYPE_CHECKING:
     from unspool.reduce.drafts import Assembly, Draft
@@ -144,6 +145,7 @@ def match_echoes(
         for place, ident, fact in echoes:
             groups[ident].append((place, fact))
         heard = _Heard(assembly, channel)
+        heard.reserve(groups)
         for ident, group in groups.items():
             heard.take(ident, group)
 
@@ -182,12 +184,23 @@ class _Heard:
         """What another log of the kind has told under another id: that is another one, whatever it says
         (cases/claude_code/stream_totals)."""
 
+    def reserve(self, groups: dict[str, Group]) -> None:
+        """What the channel tells with the words and a call of a message is that message: others with
+        the same words are not."""
+        for ident in groups.keys() & self._callers.keys():
+            target = self._assembly.drafts.get(self._callers[ident])
+            text = words([fact for _, fact in groups[ident]])
+            if target is not None and text and text == words(target.parts):
+                self._taken.add(id(target))
+
     def take(self, ident: str, group: Group) -> None:
         text = words([fact for _, fact in group])
         answers = group[0][1].role == "assistant"
         target = self._find(ident, group, text)
         if target is None and self._last is not None and answers:
-            target = _held(text, self._last, self._drafts)
+            # (Who says the same once more in a message list, word for word, says it a second time.)
+            repeated = self._taken if self._channel[1] == LIST else frozenset()
+            target = _held(text, self._last, self._drafts, repeated)
         self._last = target if target is not None else self._last
         if target is None and self._channel[0] >= INDEX and self._last is not None:
             turn = _turn(self._last, self._drafts)
@@ -386,12 +399,14 @@ def _is_native(part: MessageSeen, parts: list[MessageSeen]) -> bool:
     return bool(part.id) and all(part.id != other.entry for other in parts)
 
 
-def _held(text: str, after: "Draft", drafts: list["Draft"]) -> "Draft | None":
+def _held(text: str, after: "Draft", drafts: list["Draft"], repeated: Set[int]) -> "Draft | None":
     """An answer in the turn of the last match that holds the text, or is held by it."""
     if len(text) < LEAST_CHARS:
         return None
     for draft in _turn(after, drafts):
         said = joined_text(draft.parts).strip()
+        if text == said and id(draft) in repeated:
+            continue
         if draft.role == "assistant" and (
             text in said or (len(said) >= LEAST_CHARS and said in text)
         ):

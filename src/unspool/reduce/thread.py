@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from unspool.facts import ECHO, Marked, MessageSeen, Noted, ToolCalled, ToolReturned
 from unspool.reduce.notes import GUESS
-from unspool.reduce.records import SPOKEN, THINGS, Evidence, Record, evidence_of
+from unspool.reduce.records import LIST, SPOKEN, THINGS, Evidence, Record, evidence_of
 
 Branches = list[tuple[str, list[Record]]]
 """(the entry that a branch forks from, its records)."""
@@ -358,15 +358,19 @@ def settle_echoes(thread: Thread) -> Thread:
     ]
     only_kept = kept.difference(*taken)
     only_taken = [evidence - kept for evidence in taken]
+    asked = _Asked(chain, thread.branches)
+    listed = _listed(thread.records, only_taken)
     rest: list[Record] = []
     moved: list[list[Record]] = [[] for _ in thread.branches]
     last: dict[str, int | None] = {}
     """Origin → the branch that its records speak of, where what they say does not tell."""
     for record in thread.records:
-        place = None
-        if record.after is None:
+        place = listed.get(record.entry)
+        if record.after is None and not record.entry.startswith(LIST):
             told = _told(record)
             place = next((n for n, words in enumerate(only_taken) if told & words), None)
+            if place is None and not told & only_kept and _asks(record):
+                place = asked.find(record)
             if place is not None or told & only_kept or _asks(record):
                 last[record.origin] = place
             elif told or _ends_turn(record):
@@ -377,6 +381,57 @@ def settle_echoes(thread: Thread) -> Thread:
         for (fork, records), more in zip(thread.branches, moved, strict=True)
     ]
     return Thread(rest, branches)
+
+
+def _listed(records: list[Record], only_taken: list[set[Evidence]]) -> dict[str, int]:
+    """Records of message lists → the branch that they are of. A list may hold any turn, and words are
+    said more than once: a turn of it is a branch's if only that knows one of its calls."""
+    places: dict[str, int] = {}
+    turn: list[str] = []
+    place: int | None = None
+    for record in records:
+        if record.entry.startswith(LIST):
+            if _asks(record):
+                turn, place = [], None
+            turn.append(record.entry)
+            calls = {e for e in evidence_of(record.facts) if e[0] == "call"}
+            found = next((n for n, known in enumerate(only_taken) if calls & known), None)
+            place = place if found is None else found
+            if place is not None:
+                places.update(dict.fromkeys(turn, place))
+    return places
+
+
+class _Asked:
+    """The prompts of the chain and of the branches, which may be the same words (in
+    cases/claude_code/rewind_same_words the second of two, by the time):
+
+        {"uuid":"5","parentUuid":"1","timestamp":"…:05Z","message":{"content":"Again."}}    taken back
+        {"uuid":"9","parentUuid":"1","timestamp":"…:40Z","message":{"content":"Again."}}
+        {"type":"queue-operation","timestamp":"…:39Z","content":"Again."}
+    """
+
+    def __init__(self, chain: list[Record], branches: Branches) -> None:
+        self._saids: dict[Evidence, list[tuple[int, int | None]]] = {}
+        """Words → when they were said, and in which branch, in order."""
+        for place, records in [(None, chain), *((n, r) for n, (_, r) in enumerate(branches))]:
+            for record in records:
+                for evidence in evidence_of(record.facts) if _asks(record) else ():
+                    self._saids.setdefault(evidence, []).append((record.time or 0, place))
+        for saids in self._saids.values():
+            saids.sort(key=itemgetter(0))
+        self._heard: dict[tuple[str, Evidence], int] = {}
+
+    def find(self, record: Record) -> int | None:
+        """The branch that the prompt is of: that of the nearest in time, else of the k-th."""
+        for evidence in sorted(evidence_of(record.facts) & self._saids.keys()):
+            saids, time = self._saids[evidence], record.time
+            if time is not None:
+                return min(saids, key=lambda said: abs(said[0] - time))[1]
+            heard = self._heard.get((record.origin, evidence), 0)
+            self._heard[(record.origin, evidence)] = heard + 1
+            return saids[heard][1] if heard < len(saids) else None
+        return None
 
 
 def _told(record: Record) -> set[Evidence]:
