@@ -121,7 +121,7 @@ def joined_text(parts: list[MessageSeen]) -> str:
                 texts[-1] += part.text
             elif texts and part.text.startswith(texts[-1]):
                 texts[-1] = part.text
-            elif not texts or texts[-1].rstrip() != part.text:  # without the white space at its end
+            elif not texts or texts[-1].strip() != part.text:  # without the white space around it
                 texts.append(part.text)
             origin = part.origin
     return "\n\n".join(dict.fromkeys(texts))

@@ -25,6 +25,7 @@ from unspool.io.door import iter_json_lines
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
+from unspool.io.values import str_of
 from unspool.sources.gemini_parts import (
     answer_of,
     arguments_of,
@@ -209,6 +210,8 @@ class _Chat:
         """Where in the chain a history began that is told again, line by line."""
         self.results: dict[str, tuple[str, Any]] = {}
         """Call → (time, what the model got) of results that stand in messages."""
+        self.callers: dict[str, str] = {}
+        """Call → the message that its result stands behind."""
         self.noise = 0
         self.compressed = False
         """Whether the message before stands for history that was compressed."""
@@ -246,9 +249,9 @@ class _Chat:
         responses = responses_of(entry.content) if entry.type == "user" else []
         if responses and not text_of(entry.content):
             for response in responses:
-                self.results.setdefault(
-                    str(response.get("id") or ""), (entry.timestamp or "", response)
-                )
+                call = str(response.get("id") or "")
+                self.results.setdefault(call, (entry.timestamp or "", response))
+                self.callers.setdefault(call, next(reversed(self.chain), ""))
             self.noise += 1
             return
         if ident in self.messages:
@@ -300,6 +303,21 @@ class _Chat:
                     self.again[entry.id or ""] = history[place]
             end = end if place is None else place
 
+    def _add_refused(self) -> None:
+        """A call that a sub-agent may not make is known by its result alone (case `refused_call`):
+
+        {"type":"gemini","id":"m2","content":"I write it."}
+        {"type":"user","content":[{"functionResponse":{"id":"w1","name":"write","response":{"error":…}}}]}
+        """
+        told = {call.id for entry in self.messages.values() for call in entry.toolCalls or ()}
+        for call in [call for call in self.callers if call and call not in told]:
+            entry = self.messages.get(self.callers[call])
+            if entry is not None and entry.type == "gemini":
+                calls = entry.toolCalls or [*map(_CALL.convert, said_in(entry.content)[2])]
+                if all(other.id != call for other in calls):
+                    name = str_of(self.results[call][1].get("name"))
+                    entry.toolCalls = [*calls, Call(id=call, name=name, status="error")]
+
     # what it states
 
     def facts(self) -> Iterator[AnyFact]:
@@ -319,6 +337,7 @@ class _Chat:
         outputs = path.parent.parent / "tool-outputs" / f"session-{session}"
         if outputs.is_dir():
             self.outputs = {file.stem: file for file in outputs.iterdir() if file.suffix == ".txt"}
+        self._add_refused()
         for ident, entry in self.messages.items():
             offset, after = self.places[ident]
             time = parse_time(entry.timestamp)
