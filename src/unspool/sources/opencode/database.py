@@ -23,7 +23,7 @@ from unspool.sources.opencode.sessions import (
     Session,
     Teller,
     Time,
-    is_fork,
+    fork_number,
     state_session,
     typed,
     value_of,
@@ -73,8 +73,8 @@ class _Reader:
         self.offset += 1
         scribe = Scribe((NAME, session.id), self.origin.path, self.offset)
         state_session(session, scribe, self.agent)
-        if is_fork(session):
-            base = self._forked_from(session.id)
+        if fork_number(session.title):
+            base = self._forked_from(session)
             if base:
                 scribe.parent(base, "fork")
         yield from scribe.facts
@@ -112,20 +112,33 @@ class _Reader:
             parts.append(part)
         return parts
 
-    def _forked_from(self, session: str) -> str | None:
-        """The session that has a message of the same moment: a fork copies them under new ids."""
+    def _forked_from(self, session: Session) -> str | None:
+        """The session that has a message of the same moment as the last one that was copied (a fork
+        copies them under new ids): of several the one whose title the fork's counts on from, else the
+        one that said it first (cases/opencode/fork_of_fork).
+
+            ses_c  "Paint the shelf (fork #1)"
+            ses_b  "Paint the shelf (fork #2)"      of ses_c, though ses_d has its first messages too
+            ses_d  "Paint the shelf"
+        """
         statement = (
-            "WITH own AS (SELECT id, json_extract(data, '$.time.created') AS moment FROM message"
-            " WHERE session_id = ? ORDER BY id LIMIT 3)"
-            " SELECT other.session_id FROM message other JOIN own"
-            " ON own.moment = json_extract(other.data, '$.time.created')"
-            " WHERE other.session_id != ? ORDER BY own.id, other.session_id DESC LIMIT 1"
+            "WITH copied AS (SELECT json_extract(data, '$.time.created') AS moment FROM message"
+            " WHERE session_id = ? AND moment < ? ORDER BY id DESC LIMIT 1)"
+            " SELECT base.id, base.title FROM message other, copied JOIN session base"
+            " ON base.id = other.session_id"
+            " WHERE moment = json_extract(other.data, '$.time.created') AND base.id != ?"
+            " AND base.time_created < ? ORDER BY base.time_created"
         )
+        began = session.time.created if session.time is not None else None
         try:
-            row = self.connection.execute(statement, (session, session)).fetchone()
+            rows = self.connection.execute(
+                statement, (session.id, began, session.id, began)
+            ).fetchall()
         except sqlite3.OperationalError:  # one of the rows is no JSON, or 2.x has no such table
             return None
-        return str(row[0]) if row is not None else None
+        number = fork_number(session.title)
+        rows.sort(key=lambda row: fork_number(str_of(row[1])) != number - 1)
+        return str(rows[0][0]) if rows else None
 
     # 2.x
 

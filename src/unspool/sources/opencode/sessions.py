@@ -23,7 +23,7 @@ from unspool.sources.scribe import Scribe, all_input, title_of, touched
 NAME = "opencode"
 
 _TOUCHES = {"read": "read", "write": "create", "edit": "edit", "patch": "edit"}
-_FORK = re.compile(r"\(fork #\d+\)$")
+_FORK = re.compile(r"\(fork #(\d+)\)$")
 _DENIED = ("The user rejected permission", "The user has specified a rule which prevents")
 _STEPS = frozenset((
     "text", "reasoning", "step-start", "step-finish", "snapshot", "retry", "agent", "file", "subtask",
@@ -137,8 +137,10 @@ def state_session(session: Session, scribe: Scribe, agent: str = "OpenCode") -> 
         scribe.parent(session.parentID)
 
 
-def is_fork(session: Session) -> bool:
-    return bool(session.title and _FORK.search(session.title))
+def fork_number(title: str | None) -> int:
+    """Which fork the title says that it is of: "Paint the shelf (fork #2)"; 0 for none."""
+    counted = _FORK.search(title or "")
+    return int(counted[1]) if counted else 0
 
 
 class Teller:
