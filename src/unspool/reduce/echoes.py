@@ -277,9 +277,12 @@ class _Heard:
         barred = self._named if native else frozenset()
         if target is None and text:
             waits = any(fact.status == "queued" for _, fact in group)
+            thought = next((fact.thinking.strip() for _, fact in group if fact.thinking), "")
             for name in (text, *(fact.shown.strip() for _, fact in group if fact.shown)):
                 alike = self._known[(first.role, visible(name))]
-                target = alike.find(self._taken, first.time, waits, barred, self._channel[1])
+                target = alike.find(
+                    self._taken, first.time, waits, barred, self._channel[1], thought
+                )
                 if target is not None:
                     break
         if target is None and first.role == "assistant" and text in self._ends:
@@ -323,10 +326,12 @@ class Alike:
         waits: bool = False,
         barred: Set[int] = frozenset(),
         origin: str = "",
+        thought: str = "",
     ) -> "Draft | None":
-        """The one at that time, else of the same log (the end of a run repeats its last answer), else
-        the first that is free: a log may have begun later than the conversation. What waits to be
-        said is nothing that had been said before."""
+        """The one at that time, else with the same reasoning (case `codex/stream_same_words`), else of
+        the same log (the end of a run repeats its last answer), else the first that is free: a log may
+        have begun later than the conversation. What waits to be said is nothing that had been said
+        before."""
         while self._gone < len(self._drafts) and id(self._drafts[self._gone]) in taken:
             self._gone += 1
         ahead = self._drafts[self._gone : self._gone + MOST_ALIKE]
@@ -337,6 +342,10 @@ class Alike:
             near = [d for d in free if d.time is not None and abs(d.time - time) <= NEAR]
             if near:
                 return min(near, key=lambda d: abs((d.time or 0) - time))
+        if len(free) > 1 and thought:
+            for draft in free:
+                if any(part.thinking.strip() == thought for part in draft.parts):
+                    return draft
         own = (draft for draft in free if draft.origin == origin)
         return next(own, free[0] if free else None)
 
