@@ -200,7 +200,7 @@ def read_lists(
             output.trouble = ""
             answers.append(Answer(output.calls[0].view, output.messages[0]))
     problems = [_problem(key, one) for one in (*inputs, *outputs) if one.trouble]
-    return Lists(_fold(lists), _unique(answers), problems)
+    return Lists(fold(lists), _unique(answers), problems)
 
 
 def _problem(key: Key, listing: Listing) -> Problem:
@@ -398,7 +398,7 @@ def _combine(known: Answer, other: Answer) -> Answer:
     return Answer(msgspec.structs.replace(known.view, **missing), known.message)
 
 
-def _fold(lists: list[Listing]) -> list[Listing]:
+def fold(lists: list[Listing]) -> list[Listing]:
     """Lists of which, by their messages, none is the beginning of another: one text may be spelled
     in two ways (cases/copilot_telemetry/same_text_spelled_otherwise)."""
     if len(lists) < 2:

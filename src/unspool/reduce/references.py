@@ -17,7 +17,7 @@ import msgspec
 from unspool.facts import ListSeen, PieceSeen, View
 from unspool.io.door import unescape
 from unspool.prompts.shapes import is_response_item, joined, list_to_messages
-from unspool.reduce.lists import Call, Listing, decode_array, identity, is_empty
+from unspool.reduce.lists import Call, Listing, decode_array, fold, identity, is_empty
 from unspool.trajectory import Message
 
 Pieces = dict[int, PieceSeen]
@@ -167,7 +167,7 @@ def _value(pieces: dict[int, Any], field: str) -> Any:
 
 def fill_gaps(lists: list[Listing]) -> list[Listing]:
     """The lists, with what is missing taken from what a call saw and was answered, where that is the
-    same in all that both tell."""
+    same in all that both tell. They may be one list then (cases/copilot_telemetry/lost_body_later)."""
     if not any(listing.gaps for listing in lists):
         return lists
     whole = [
@@ -176,7 +176,7 @@ def fill_gaps(lists: list[Listing]) -> list[Listing]:
         for call in listing.calls
         if call.count <= min(listing.gaps, default=call.count)
     ]
-    return [_filled(listing, whole) if listing.gaps else listing for listing in lists]
+    return fold([_filled(listing, whole) if listing.gaps else listing for listing in lists])
 
 
 def _filled(listing: Listing, whole: list[list[Message]]) -> Listing:

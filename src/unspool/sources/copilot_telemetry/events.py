@@ -117,7 +117,7 @@ class Event:
     def key(self, *idents: Any) -> Key | None:
         """The conversation, by the first of these ids that is there."""
         for ident in idents:
-            if ident and (text := text_of(ident)):
+            if text := text_of(ident):
                 return _key(text)
         return None
 
