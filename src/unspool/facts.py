@@ -97,7 +97,8 @@ CONCURRENT = "concurrent"
 
 Role = Literal["system", "user", "assistant", "tool"]
 On = Literal["conversation", "message", "call", "request", "turn", "entry", "following"]
-UsageOf = Literal["message", "request", "call", "segment", "conversation"]
+UsageOf = Literal["message", "answer", "request", "call", "segment", "conversation"]
+"""An answer is the first one behind the report, which knows it by the time alone."""
 
 
 class Attachment(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -102,10 +102,13 @@ def _take_out(trajectory: Trajectory, is_gone: Callable[[Message], bool]) -> Non
 
 
 def put_in(trajectory: Trajectory, before: str, message: Message) -> None:
-    """Put an answer behind the message before it, and behind what the calls of that returned."""
+    """Put an answer behind the message before it, and behind what the calls of that returned, unless
+    somebody else told it there."""
     messages = trajectory.messages
     at = next((n for n, other in enumerate(messages, 1) if other.id == before), 0)
     while at and at < len(messages) and messages[at].role in ("tool", "assistant"):
+        if messages[at].content and messages[at].content.strip() == message.content.strip():
+            return
         at += 1
     above = messages[at - 1] if at else Message("user", "")
     message = msgspec.structs.replace(message, turn=above.turn, segment=above.segment)

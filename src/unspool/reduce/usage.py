@@ -21,7 +21,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from unspool.facts import CONCURRENT, Marked, Noted, Rank, UsageReported
+from unspool.io.times import format_time
 from unspool.reduce.drafts import Assembly
+from unspool.reduce.echoes import NEAR
 from unspool.trajectory import Message, Trajectory, Usage
 
 OPENERS = frozenset(("start", "resume"))
@@ -229,12 +231,34 @@ def assign_usage(assembly: Assembly, messages: list[Message]) -> list[tuple[floa
             if subject in by_subject and message.role == "assistant":
                 reports = by_subject.pop(subject)
                 add_to_message(message, [to_usage(report) for report in reports])
+    by_time = [report for _, report in settled if report.on == "answer"]
+    if by_time:
+        _give_by_time(messages, by_time)
     left = {report.subject for reports in by_subject.values() for report in reports}
     return [
         (place, report)
         for place, report in settled
-        if report.on != "message" or report.subject in left
+        if report.on not in ("message", "answer") or report.subject in left
     ]
+
+
+def _give_by_time(messages: list[Message], reports: list[UsageReported]) -> None:
+    """To the first answer behind each report, within a minute, unless that tells another count
+    (case `copilot_cli/store_tokens`):
+
+        {"created_at":"…:07.114Z","input_tokens":900,"output_tokens":12}                 the store
+        {"type":"assistant.message","timestamp":"…:07.120Z","data":{"outputTokens":12}}   the log
+    """
+    answers = [m for m in messages if m.role == "assistant" and not m.kind and m.timestamp]
+    for report in sorted(reports, key=lambda report: (report.time or 0, report.subject)):
+        since = format_time(report.time) or ""
+        until = format_time((report.time or 0) + NEAR) or ""
+        behind = next((m for m in answers if since <= (m.timestamp or "") <= until), None)
+        if behind is not None:
+            known = behind.usage.completion_tokens if behind.usage is not None else None
+            if known is None or known == report.completion:
+                add_to_message(behind, [to_usage(report)])
+                answers.remove(behind)
 
 
 def add_to_message(message: Message, usages: list[Usage]) -> None:
@@ -293,9 +317,13 @@ def add_usage(trajectory: Trajectory, runs: Runs) -> None:
         reported = [to_usage(r) for r in runs.segments]
         beside = bool(reported or runs.calls or runs.told)
         rest = [usage for _, usage in runs.rest] if beside else []
+        accounted = bool(runs.conversation or runs.segments)
+        own_suffice = accounted and _tells_all(trajectory.messages)
+        if own_suffice:
+            trajectory.metadata.pop("usage_includes_subagents", None)
         trajectory.usage = total_of(
             [to_usage(r) for r in runs.conversation if r.rank < Rank.EXTRACT],
-            own if runs.conversation and _tells_all(trajectory.messages) else [],
+            own if own_suffice else [],
             [*(to_usage(r) for r in runs.conversation), *(runs.later if runs.conversation else ())],
             [*reported, *rest],
             [*own, *silent],
@@ -374,8 +402,13 @@ def add_model_usage(trajectory: Trajectory, runs: Runs) -> None:
         if message.usage is not None:
             by_model.setdefault(message.model, []).append(message.usage)
     reported: dict[str, list[Usage]] = {}
-    # An account of the whole holds the runs that are told beside it.
+    # An account of the whole holds the runs that are told beside it. It may hold sub-agents, too, which
+    # the conversation's own tokens do not.
     accounts = runs.conversation or runs.segments
+    counted = total([to_usage(report) for report in accounts]) or Usage()
+    if trajectory.usage is not None and _tells_all(trajectory.messages):
+        same = counted.prompt_tokens == trajectory.usage.prompt_tokens
+        accounts = accounts if same else []
     for report in (*accounts, *(() if models else runs.echoed)):
         if report.model:
             reported.setdefault(report.model, []).append(to_usage(report))

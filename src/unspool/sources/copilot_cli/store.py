@@ -154,20 +154,29 @@ def _extra(rows: Rows, session: str, row: Row) -> list[AnyFact]:
 
 
 def _usage(rows: Rows) -> Iterator[AnyFact]:
-    """Figures of single engine calls, for runs that ended without a report."""
+    """Figures of single engine calls, for runs that ended without a report; and for the answers,
+    which the log of a version before 1.0.102 gives no input tokens. Those of a sub-agent name the call
+    that started it, and a row is as old as its answer to some milliseconds."""
+    started: dict[str, str] = {}
     for row in rows.iter("assistant_usage_events", "rowid"):
         entry = f"usage:{row.get('id')}"
-        scribe = rows.scribe(str(row.get("session_id") or ""), entry)
-        scribe.usage(
-            on="call",
-            subject=entry,
-            time=parse_time(row.get("created_at")),
-            model=str(row.get("model") or ""),
-            requests=1,
-            extra=chosen(row, _USAGE_EXTRAS) or None,
-            rank=1,
+        session = str(row.get("session_id") or "")
+        scribe = rows.scribe(session, entry)
+        time = parse_time(row.get("created_at"))
+        report: dict[str, Any] = {
+            "subject": entry,
+            "time": time,
+            "model": str(row.get("model") or ""),
+            "rank": 1,
             **{name: whole_number(row.get(f"{n}_tokens")) for name, n in _FIGURES.items()},
-        )
+        }
+        extra = chosen(row, _USAGE_EXTRAS) or None
+        scribe.usage(on="call", requests=1, extra=extra, **report)
+        agent, call = str(row.get("agent_id") or ""), str(row.get("parent_tool_call_id") or "")
+        child = started.setdefault(agent, call) if agent else call
+        if time is not None and row.get("initiator") != "compaction":
+            key = (rows.product, f"{session}/{child}" if child else session)
+            scribe.usage(key=key, on="answer", **report)
         yield from scribe.facts
 
 
