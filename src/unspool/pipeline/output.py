@@ -67,10 +67,27 @@ def is_special(path: str | Path) -> bool:
 
 def write_one(written: Iterable[Written], output: str | None) -> None:
     """All pieces one after the other, to a file or to standard output."""
-    with opened(output) as file, closing(Slots()) as slots:
-        for item in written:
-            for _, slot in item.pieces:
-                file.write(slots.read(slot))
+    slots = [slot for item in written for _, slot in item.pieces]
+    if output is not None and output != "-" and not is_special(output):
+        sole = _sole_file(slots)
+        with suppress(OSError):  # another file system, or a folder that is not there yet
+            if sole is not None:
+                sole.replace(os.path.realpath(output))
+                return
+    with opened(output) as file, closing(Slots()) as pieces:
+        for slot in slots:
+            file.write(pieces.read(slot))
+
+
+def _sole_file(slots: list[Slot]) -> Path | None:
+    """The file that holds the pieces in this order and nothing else: that of a single worker does."""
+    end = 0
+    for slot in slots:
+        if (slot.file, slot.offset) != (slots[0].file, end):
+            return None
+        end += slot.size
+    file = Path(slots[0].file) if slots else None
+    return file if file is not None and file.stat().st_size == end else None
 
 
 @contextmanager
