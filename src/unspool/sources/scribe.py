@@ -14,7 +14,7 @@ override the record's own.
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from types import MappingProxyType
+from types import EllipsisType, MappingProxyType
 from typing import Any
 
 import msgspec
@@ -72,12 +72,13 @@ class Scribe(msgspec.Struct, eq=False, gc=False):
         rank: int | None = None, joins: bool = False, piece: bool = False, withdrawn: bool = False,
         edition: int = 0, request: str = "", stop: str = "", status: str = "",
         attachments: tuple[Attachment, ...] = (), extra: dict[str, Any] | None = None,
-        **place: Any,
+        time: int | EllipsisType | None = ..., **place: Any,
     ) -> None:  # fmt: skip
         """A message, or a part of one: the fields of MessageSeen."""
         facts = self.facts
         facts.append(MessageSeen(
-            self.key, self.origin, self.offset, len(facts), self.time, self.entry, self.after,
+            self.key, self.origin, self.offset, len(facts), self.time if time is ... else time,
+            self.entry, self.after,
             id, role, text, thinking, kind, typed, shown, model, mode,  # type: ignore[arg-type]
             self.rank if rank is None else rank, self.side, joins, piece, withdrawn, edition,
             request, stop, status, attachments, extra,
