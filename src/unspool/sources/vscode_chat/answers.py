@@ -35,9 +35,13 @@ class Edit(msgspec.Struct):
 class Step(msgspec.Struct):
     """One message of an answer."""
 
-    round: Round
-    """What the model said: its own record of it, or made from the parts."""
+    id: str
+    text: str
     calls: list[tools.Joined]
+    round: Round = msgspec.field(default_factory=Round)
+    """The model's own record of it; empty where only the parts tell it."""
+    own_thinking: str = ""
+    """What that keeps of its thinking."""
     parts: list[dict[str, Any]] = []
     """What was shown beside the words and the calls."""
     at: list[int] = []
@@ -48,19 +52,6 @@ class Step(msgspec.Struct):
     markdown: list[dict[str, Any]] = []
     """What the parts with the text say besides, each way once."""
     edits: list[Edit] = []
-
-    @property
-    def id(self) -> str:
-        return self.round.id or ""
-
-    @property
-    def text(self) -> str:
-        return self.round.response or ""
-
-    @property
-    def own_thinking(self) -> str:
-        """What the round itself keeps of its thinking."""
-        return thinking_text(self.round.thinking) if self.round.thinking is not None else ""
 
     def extra(self) -> dict[str, Any]:
         extra: dict[str, Any] = {}
@@ -101,7 +92,10 @@ class Answer:
         """The message of every part, where the parts alone tell the messages."""
         if rounds:
             groups, self._homes = tools.join(rounds, parts.tools, prefix)
-            self.steps = [Step(*told) for told in zip(rounds, groups, strict=True)]
+            for number, (round_, calls) in enumerate(zip(rounds, groups, strict=True)):
+                step_id, text = round_.id or f"{ident}.{number}", round_.response or ""
+                own = thinking_text(round_.thinking)
+                self.steps.append(Step(step_id, text, calls, round_, own))
             if not any(round_.response for round_ in rounds):
                 self._give_words(parts.flow)
             if rounds[-1].toolCalls:
@@ -127,9 +121,9 @@ class Answer:
             for number in numbers:
                 self._homes[number] = len(self.steps)
             calls = [tools.from_part(shown[n], f"{prefix}/part.{n}") for n in numbers]
-            self.steps.append(Step(Round(response=text), calls))
+            self.steps.append(Step(f"{ident}.{len(self.steps)}", text, calls))
         if told:
-            self.steps[-1].round.id = ident
+            self.steps[-1].id = ident
 
     def _give_words(self, flow: list[Flow]) -> None:
         """Rounds that keep no words: what was shown before the calls of a round, it said."""
@@ -139,7 +133,7 @@ class Answer:
             # Links alone are no words.
             if any(isinstance(item, Words) and _WORD.search(item.text) for item in waiting):
                 said = [self.steps[number].text, *Order(waiting).texts]
-                self.steps[number].round.response = "\n\n".join(text for text in said if text)
+                self.steps[number].text = "\n\n".join(text for text in said if text)
             waiting.clear()
 
         for item in flow:

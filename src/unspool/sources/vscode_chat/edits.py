@@ -81,7 +81,9 @@ def iter_edits(edits: Any) -> Iterator[tuple[Any, list[str]]]:
         elif isinstance(edit, dict):
             cells = [field_of(cell, "source") for cell in list_of(edit.get("cells"))]
             yield edit.get("range"), [t for t in (edit.get("text"), *cells) if isinstance(t, str)]
-            yield from iter_edits([edit.get("edit"), *list_of(edit.get("edits"))])
+            for inner in ("edit", "edits"):
+                if inner in edit:
+                    yield from iter_edits(edit[inner])
 
 
 def count_lines(edits: Any) -> tuple[int, int]:

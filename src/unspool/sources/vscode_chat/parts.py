@@ -31,6 +31,7 @@ _KEPT = frozenset(
     ("treeData", "multiDiffData", "reference", "extensions", "pullRequest", "hook",
      "autoModeResolution", *ASKED, *_APART, *edits.KINDS)
 )  # fmt: skip
+_TOOL_FIELDS = ("subAgentInvocationId", "toolCallId", "toolId")
 _PLACEHOLDER = "http://_vscodecontentref_/"
 
 
@@ -152,8 +153,7 @@ class Parts:
             self._keep(kind, part)
 
     def _take_tool(self, part: dict[str, Any]) -> None:
-        run = str_of(part.get("subAgentInvocationId"))
-        native, name = str_of(part.get("toolCallId")), str_of(part.get("toolId"))
+        run, native, name = map(str_of, map(part.get, _TOOL_FIELDS))
         tool = Tool(len(self.tools), part, native, bare_call_id(native), TOOL_NAMES.get(name, name))
         if is_sub_agent(part):
             self._started = run or native

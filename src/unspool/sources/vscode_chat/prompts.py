@@ -75,6 +75,8 @@ def rendered(parts: RenderedMessage) -> tuple[str, list[Attachment]]:
 
 def thinking_text(thinking: Any) -> str:
     """Thinking in any of its shapes: a text, its pieces, or {"id": "…", "text": either}."""
+    if thinking is None:
+        return ""
     if isinstance(thinking, Thinking):
         thinking = thinking.text
     text = thinking.get("text") if isinstance(thinking, dict) else thinking

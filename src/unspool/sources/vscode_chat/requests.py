@@ -87,8 +87,6 @@ class Turn:
         )
         self.steps = self.answer.steps
         """The messages of the answer."""
-        for number, step in enumerate(self.steps):
-            step.round.id = step.round.id or f"{self.response_id}.{number}"
         self.outcomes: dict[str, str] = {}
         """Path → what became of this request's edit of it."""
         named = (request.modelId or "").removeprefix("copilot/")
@@ -142,7 +140,7 @@ class Turn:
         """Give another id to messages and calls whose own the chat repeats; what was wrong."""
         codes: dict[str, None] = {}
         for step in self.steps:
-            ident, step.round.id = step.id, unique(step.id, answers, f"{self.id}/")
+            ident, step.id = step.id, unique(step.id, answers, f"{self.id}/")
             if step.id != ident:
                 codes["repeated-answer-id"] = None
         for call in self.calls:
@@ -348,8 +346,9 @@ def _write_marks(turn: Turn, scribe: Scribe) -> None:
             scribe.mark("file", touch, turn.id, time=turn.time)
     # History that was compacted while this request ran; the same summary is kept in two places.
     summaries = [*(turn.metadata.summaries or ()), turn.metadata.summary]
-    rounds = (step.round for step in turn.steps)
-    summaries += [{"toolCallRoundId": r.id, "text": r.summary} for r in rounds if r.summary]
+    for step in turn.steps:
+        if step.round.summary:
+            summaries.append({"toolCallRoundId": step.id, "text": step.round.summary})
     compacted: set[str] = set()
     for summary in summaries:
         if isinstance(summary, dict) and isinstance(summary.get("text"), str):

@@ -114,10 +114,11 @@ def write_calls(
 ) -> None:  # fmt: skip
     """The calls of one message, and what came of them. `inside` a sub-agent, of whose calls a chat has
     no other record than their parts."""
+    by_id = results or {}
     for index, call in enumerate(calls):
-        shown = _shown_result(call.part)
+        part = call.part
+        shown = _shown_result(part)
         # Results are kept by the id with or without its suffix.
-        by_id = results or {}
         result = by_id.get(call.native)
         if result is None:
             bare = bare_call_id(call.native)
@@ -138,7 +139,7 @@ def write_calls(
                 failed = True
         cancelled = "cancelled" if text == _CANCELLED else ""
         # The person (or the program) did not let the call be made: a bool until 1.103.
-        confirmed = call.part.get("isConfirmed")
+        confirmed = part.get("isConfirmed")
         choice = field_of(confirmed, "type")
         denied = "denied" if confirmed is False or choice in (_DENIED, _SKIPPED) else ""
         scribe.returned(
@@ -184,8 +185,10 @@ def write_orphans(
     scribe: Scribe, results: dict[str, ToolResult] | None, calls: Iterable[Joined]
 ) -> None:
     """Results that no call of the request asked for."""
-    called = {bare_call_id(call.native) for call in calls}
-    for native, result in (results or {}).items():
+    natives = {call.native for call in calls}
+    left = {native: result for native, result in (results or {}).items() if native not in natives}
+    called = set(map(bare_call_id, natives)) if left else set()
+    for native, result in left.items():
         ident = bare_call_id(native)
         if ident and ident not in called:
             text, images = _model_result(result)
