@@ -29,21 +29,16 @@ class Value(msgspec.Struct, gc=False):
     node: Node | None = None
     mimeType: Text = None
     data: Any = None
-    value: Any = None
-    text: Any = None
 
 
 class Item(msgspec.Struct, gc=False):
     """One part of what a tool gave to the model: a text, a rendered prompt or data."""
 
-    value: str | Value | list[Any] | None = None
-    mimeType: Text = None
-    data: Any = None
-    text: Any = None
+    value: str | Value | None = None
 
 
 class ToolResult(msgspec.Struct, gc=False):
-    content: list[Item | str] | str | None = None
+    content: list[Item] | None = None
     toolResultError: Any = None
 
 
@@ -88,7 +83,7 @@ class Rendered(msgspec.Struct, gc=False):
     imageUrl: Image | None = None
 
 
-RenderedMessage = list[Rendered | str] | Rendered | str | None
+RenderedMessage = list[Rendered] | None
 
 
 class Metadata(Whole, gc=False):
@@ -136,7 +131,7 @@ class Message(msgspec.Struct, gc=False):
     """What the person typed, and what it was parsed into: words and mentions."""
 
     text: Text = None
-    parts: list[dict[str, Any] | str] | None = None
+    parts: list[dict[str, Any]] | None = None
 
 
 class Request(Whole, gc=False):

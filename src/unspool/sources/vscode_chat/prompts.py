@@ -27,10 +27,8 @@ _MENTIONS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 """Kind of part → the mark before it, the field that holds its name, and the names in that."""
 
 
-def _part_text(part: dict[str, Any] | str) -> str:
+def _part_text(part: dict[str, Any]) -> str:
     """The text of a part. VS Code computes it for mentions and does not store it."""
-    if isinstance(part, str):
-        return part
     text = part.get("text")
     if isinstance(text, str):
         return text
@@ -41,8 +39,6 @@ def _part_text(part: dict[str, Any] | str) -> str:
 
 
 def _first_text(value: Any, *names: str) -> str:
-    if isinstance(value, str):
-        return value
     texts = (value.get(name) for name in names) if isinstance(value, dict) else ()
     return next((text for text in texts if isinstance(text, str) and text), "")
 
@@ -53,8 +49,7 @@ def mentions(message: Message | str | None) -> list[dict[str, Any]]:
     return [
         part
         for part in parts or ()
-        if isinstance(part, dict)
-        and (part.get("kind") not in ("text", None) or not isinstance(part.get("text"), str | None))
+        if part.get("kind") not in ("text", None) or not isinstance(part.get("text"), str | None)
     ]
 
 
@@ -62,10 +57,8 @@ def rendered(parts: RenderedMessage) -> tuple[str, list[Attachment]]:
     """The text and the images of a rendered message."""
     texts: list[str] = []
     images: list[Attachment] = []
-    for part in parts if isinstance(parts, list) else [parts] if parts else ():
-        if isinstance(part, str):
-            texts.append(part)
-        elif part.text is not None:
+    for part in parts or ():
+        if part.text is not None:
             texts.append(part.text)
         elif part.imageUrl is not None and (url := part.imageUrl.url):
             image = from_bytes("image", url, part.imageUrl.mediaType or "")

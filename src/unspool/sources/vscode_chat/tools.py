@@ -18,7 +18,7 @@ from unspool.prompts.shapes import arguments_text
 from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat.attachments import from_typed_data
 from unspool.sources.vscode_chat.fields import CALL, NATIVE, bare_call_id
-from unspool.sources.vscode_chat.model import Item, Node, Round, ToolResult, Value
+from unspool.sources.vscode_chat.model import Node, Round, ToolResult
 from unspool.sources.vscode_chat.parts import Tool
 from unspool.sources.vscode_chat.uris import markdown
 
@@ -197,35 +197,20 @@ def write_orphans(
 
 def _model_result(result: ToolResult) -> tuple[str | None, list[Attachment]]:
     """What the model got (None where nothing tells), with its images."""
-    content = result.content
-    if content is None or isinstance(content, str):
-        return content, []
+    if result.content is None:
+        return None, []
     texts: list[str] = []
     images: list[Attachment] = []
-    for item in content:
-        text = item if isinstance(item, str) else _item_text(item)
-        if text is not None:
-            texts.append(text)
-        elif isinstance(item, Item):
-            holder = item.value if isinstance(item.value, Value) and item.value.mimeType else item
-            data = from_typed_data(holder.mimeType, holder.data)
-            if data is not None:
-                images.append(data)
+    for item in result.content:
+        # By the shape of the value: the numbers of `$mid` have changed their meaning.
+        value = item.value
+        if isinstance(value, str):
+            texts.append(value)
+        elif value is not None and value.node is not None:
+            texts.append(_tree_text(value.node))
+        elif value is not None and (data := from_typed_data(value.mimeType, value.data)):
+            images.append(data)
     return "\n".join(texts), images
-
-
-def _item_text(item: Item) -> str | None:
-    """By the shape of the value: the numbers of `$mid` have changed their meaning."""
-    value = item.value
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Value) and value.node is not None:
-        return _tree_text(value.node)
-    if isinstance(value, Value) and isinstance(value.value, str):
-        return value.value
-    if isinstance(value, list):
-        return "".join(piece for piece in value if isinstance(piece, str))
-    return item.text if isinstance(item.text, str) else None
 
 
 def _tree_text(node: Node) -> str:
