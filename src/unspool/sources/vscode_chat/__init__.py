@@ -21,12 +21,11 @@ from unspool.sources.vscode_chat.documents import (
     read_archive,
     read_document,
     read_log,
-    read_state,
 )
-from unspool.sources.vscode_chat.edits import is_state
 from unspool.sources.vscode_chat.fields import NAME
 from unspool.sources.vscode_chat.folders import CHAT_FOLDERS, DESCRIPTION, places
 from unspool.sources.vscode_chat.shown import shown_parts
+from unspool.sources.vscode_chat.states import is_state, read_state
 
 __all__ = [
     "NAME",
@@ -150,8 +149,7 @@ def visits(head: Head) -> bool:
 
 
 def visit(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    from unspool.sources.vscode_chat.stores import read_rows, rows_facts
+    from unspool.sources.vscode_chat.stores import read_store
 
     if origin.named or not is_spare(origin.path):
-        rows, _ = read_rows(origin.path)
-        yield from rows_facts(rows, origin, tally)
+        yield from read_store(origin, tally, guest=True)

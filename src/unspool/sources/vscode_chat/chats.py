@@ -20,7 +20,7 @@ from unspool.sources.vscode_chat.fields import (
     VOTES,
 )
 from unspool.sources.vscode_chat.folders import folder_of
-from unspool.sources.vscode_chat.model import Chat, Request
+from unspool.sources.vscode_chat.model import Chat, Metadata, Request
 from unspool.sources.vscode_chat.prompts import rendered, typed_text, workspace_told
 from unspool.sources.vscode_chat.requests import Turn, run_facts, write_request
 from unspool.sources.vscode_chat.tools import unique
@@ -208,12 +208,10 @@ def _participants(requests: list[Request]) -> dict[str, Any]:
 
 def _folder_told(requests: list[Request]) -> str:
     """The folder that a prompt tells: newer ones in their context, older ones before the words."""
-    for request in requests:
-        metadata = request.result.metadata if request.result is not None else None
-        if metadata is not None:
-            for parts in (metadata.renderedGlobalContext, metadata.renderedUserMessage):
-                if folder := workspace_told(rendered(parts)[0]):
-                    return folder
+    for metadata in _metadata(requests):
+        for parts in (metadata.renderedGlobalContext, metadata.renderedUserMessage):
+            if folder := workspace_told(rendered(parts)[0]):
+                return folder
     return ""
 
 
@@ -234,11 +232,12 @@ def derived_id(requests: list[Request]) -> str:
 
 def _agents_own(requests: list[Request]) -> str:
     """What the agent that answered called the session."""
-    for request in requests:
-        result = request.result
-        if result is not None and result.metadata is not None and result.metadata.sessionId:
-            return result.metadata.sessionId
-    return ""
+    return next((told.sessionId for told in _metadata(requests) if told.sessionId), "")
+
+
+def _metadata(requests: list[Request]) -> Iterator[Metadata]:
+    results = (request.result for request in requests)
+    return (result.metadata for result in results if result is not None and result.metadata)
 
 
 def _digest(*values: object) -> str:

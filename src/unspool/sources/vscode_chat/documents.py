@@ -25,7 +25,6 @@ from unspool.io.door import (
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.sources.vscode_chat.attachments import without_long_images
 from unspool.sources.vscode_chat.chats import FLAT, LOG, Reading
-from unspool.sources.vscode_chat.edits import state_facts
 from unspool.sources.vscode_chat.model import CHAT, REQUEST
 from unspool.sources.vscode_chat.mutations import MUTATION, Replay
 
@@ -181,15 +180,3 @@ def read_archive(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
         yield from reading_of(chat, origin, tally).facts()
     else:
         lose(origin, tally, Flaw("not-a-chat", 0, _CHAT))
-
-
-def read_state(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    """The state of an editing session."""
-    data = read_whole(origin.path)
-    salvage = read_json(data)
-    facts = state_facts(salvage.values[0], origin, tally) if salvage.values else None
-    if facts is None:
-        flaw = Flaw("not-an-editing-session", 0, sample(data))
-        lose(origin, tally, salvage.flaws[0] if salvage.flaws else flaw)
-    else:
-        yield from facts

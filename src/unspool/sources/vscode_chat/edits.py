@@ -3,31 +3,18 @@
     {"kind": "textEditGroup", "uri": {…}, "edits": [[{"range": {…}, "text": "…"}]], "done": true}
     {"kind": "workspaceEdit", "edits": [{"oldResource": {…}, "newResource": {…}}]}
 
-What became of the edits is told by the next request (`editedFileEvents`), or in the end by
-`chatEditingSessions/<session>/state.json` (VS Code's storage versions 1 and 2). The contents before
-and after lie beside that file, by their hashes; they are named, not copied.
+What became of the edits is told by the next request (`editedFileEvents`), or in the end by the state of
+the editing session (`states.py`).
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from unspool.facts import AnyFact
-from unspool.io.origins import Head, Origin, Tally
-from unspool.io.values import field_of, list_of, str_of
-from unspool.sources.scribe import Scribe
-from unspool.sources.vscode_chat.fields import BESIDE, NAME, OUTCOMES
+from unspool.io.values import field_of, list_of
+from unspool.sources.vscode_chat.fields import OUTCOMES
 from unspool.sources.vscode_chat.uris import integer, lines_of, path_of, uri_of
 
 KINDS = frozenset(("textEditGroup", "notebookEditGroup", "workspaceEdit", "externalEdit"))
-_FOLDER = "chatEditingSessions"
-_STATES = {0: "undecided", 1: "accepted", 2: "rejected"}
-_STATE_FIELDS = {
-    "language": "languageId",
-    "original_hash": "originalHash",
-    "current_hash": "currentHash",
-    "deleted": "isDeleted",
-}
 
 
 def touches(part: dict[str, Any]) -> list[dict[str, Any]]:
@@ -36,7 +23,7 @@ def touches(part: dict[str, Any]) -> list[dict[str, Any]]:
     if kind == "workspaceEdit":
         moves = part.get("edits")
         return [t for move in moves if (t := _moved(move))] if isinstance(moves, list) else []
-    path = _path(part.get("uri"))
+    path = edited_path(part.get("uri"))
     if not path:
         return []
     touch: dict[str, Any] = {"path": path, "operation": "edit"}
@@ -47,7 +34,7 @@ def touches(part: dict[str, Any]) -> list[dict[str, Any]]:
         for ours, theirs in (("lines_added", "added"), ("lines_removed", "removed")):
             if (count := integer(field_of(diff, theirs))) is not None:
                 touch[ours] = count
-        if old := _path(part.get("originalUri")):
+        if old := edited_path(part.get("originalUri")):
             touch["extra"] = {"old_path": old}
         return [touch]
     touch["lines_added"], touch["lines_removed"] = count_lines(part.get("edits"))
@@ -57,14 +44,14 @@ def touches(part: dict[str, Any]) -> list[dict[str, Any]]:
     return [touch]
 
 
-def _path(uri: Any) -> str:
+def edited_path(uri: Any) -> str:
     return path_of(uri) or uri_of(uri)
 
 
 def _moved(move: Any) -> dict[str, Any] | None:
     if not isinstance(move, dict):
         return None
-    old, new = _path(move.get("oldResource")), _path(move.get("newResource"))
+    old, new = edited_path(move.get("oldResource")), edited_path(move.get("newResource"))
     if old and new:
         return {"path": new, "operation": "rename", "extra": {"old_path": old}}
     if new:
@@ -116,46 +103,10 @@ def outcomes(
     last_edit: dict[str, int] = {}
     for number, paths in enumerate(edited):
         for event in events[number] or ():
-            path, kind = _path(event.get("uri")), event.get("eventKind")
+            path, kind = edited_path(event.get("uri")), event.get("eventKind")
             outcome = OUTCOMES.get(kind) if isinstance(kind, int) else None
             if path and outcome:
                 settled[last_edit.get(path, number), path] = outcome
         for path in paths:
             last_edit[path] = number
     return settled
-
-
-def is_state(head: Head) -> bool:
-    return head.name == "state.json" and head.parts[-2:-1] == (_FOLDER,)
-
-
-def state_facts(value: Any, origin: Origin, tally: Tally) -> list[AnyFact] | None:
-    """The facts of an editing session's state; None where the value is none."""
-    entries = field_of(field_of(value, "recentSnapshot"), "entries")
-    if not isinstance(entries, list):
-        return None
-    tally.records += 1
-    files = [file for entry in entries if (file := _file(entry))]
-    if not files:
-        tally.noise += 1
-        return []
-    scribe = Scribe((NAME, Path(origin.path).parent.name), origin.path, 0)
-    scribe.note("edited_files", files, BESIDE)
-    for file in files:
-        if file["state"] in ("accepted", "rejected"):
-            outcome = {"path": file["path"], "outcome": file["state"]}
-            scribe.mark("file_outcome", outcome, file.get("request_id", ""))
-    return scribe.facts
-
-
-def _file(entry: Any) -> dict[str, Any] | None:
-    """One file as it was left: kept, undone, or not decided on; and the request that edited it."""
-    path = _path(field_of(entry, "resource"))
-    if not path:
-        return None
-    state = entry.get("state")
-    told = {ours: entry.get(theirs) for ours, theirs in _STATE_FIELDS.items()}
-    told = {"request_id": str_of(field_of(entry.get("telemetryInfo"), "requestId")), **told}
-    known = {name: value for name, value in told.items() if value}
-    state = _STATES.get(state, state) if isinstance(state, int) else "unknown"
-    return {"path": path, "state": state, **known}

@@ -28,13 +28,6 @@ _OFFSET = 1 << 32
 """Old chats and index entries of one store must not share a place."""
 
 
-def read_store(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    rows, problem = read_rows(origin.path)
-    if problem is not None:
-        lose(origin, tally, Flaw(problem[0], 0, problem[1]))
-    yield from rows_facts(rows, origin, tally)
-
-
 def touched(path: str, position: str) -> Touched | None:
     """Which chats were written since a position, by digests of their entries in the index and of the
     chats that stand in the store itself:
@@ -43,7 +36,7 @@ def touched(path: str, position: str) -> Touched | None:
 
     Only these two keys are read, however large the rest of the store is.
     """
-    rows, problem = read_rows(path)
+    rows, problem = _read_rows(path)
     if problem is not None:
         return None
     values = {
@@ -95,21 +88,25 @@ def _told(rows: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, str, Any]]:
                 yield key, str_of(field_of(chat, "sessionId")), chat
 
 
-def read_rows(path: str) -> tuple[list[tuple[str, Any]], tuple[str, str] | None]:
+def _read_rows(path: str) -> tuple[list[tuple[str, Any]], Flaw | None]:
     """(key and value of the chats and the index, what was wrong with the store)."""
+    rows: list[tuple[str, Any]] = []
     try:
         with open_database(path) as database:
-            stale = ("stale-database", "the write-ahead log was not read")
-            if "ItemTable" not in database.tables():
-                return [], stale if database.stale else None
-            statement = "SELECT key, value FROM ItemTable WHERE key IN (?, ?) ORDER BY key"
-            rows = database.connection.execute(statement, (_INDEX, _CHATS)).fetchall()
+            if "ItemTable" in database.tables():
+                statement = "SELECT key, value FROM ItemTable WHERE key IN (?, ?) ORDER BY key"
+                rows = database.connection.execute(statement, (_INDEX, _CHATS)).fetchall()
+            stale = Flaw("stale-database", 0, "the write-ahead log was not read")
             return rows, stale if database.stale else None
     except DAMAGE as error:
-        return [], ("unreadable-database", str(error))
+        return [], Flaw("unreadable-database", 0, str(error))
 
 
-def rows_facts(rows: Iterable[tuple[str, Any]], origin: Origin, tally: Tally) -> Iterator[AnyFact]:
+def read_store(origin: Origin, tally: Tally, guest: bool = False) -> Iterator[AnyFact]:
+    """The chats of a store. To a `guest` in it its host tells what is wrong with it."""
+    rows, problem = _read_rows(origin.path)
+    if problem is not None and not guest:
+        lose(origin, tally, problem)
     folder = folder_of(origin.path)
     for number, (key, ident, told) in enumerate(_told(rows), 1):
         if isinstance(told, Flaw):
