@@ -20,7 +20,7 @@ from tests.live.test_intake import drop, payload
 from unspool.errors import QueueError
 from unspool.hooks.spool import Layout
 from unspool.live import redis_queue
-from unspool.live.forward import Forward
+from unspool.live.forward import send_on
 from unspool.live.intake import take_in
 from unspool.live.mirror import Piece, Sender, _encode, apply, mirror_folder
 from unspool.live.queue import Arrival, SqliteQueue
@@ -154,17 +154,17 @@ def test_what_others_put_there_is_no_traceback(server: Server) -> None:
 def test_the_journal_is_kept_until_the_store_has_it(server: Server, tmp_path: Path) -> None:
     journal = SqliteQueue(tmp_path / "journal.db")
     journal.put([arrival(number) for number in range(3)])
-    forward = Forward(journal, RedisQueue(server.address))
-    assert forward.step() == 3
-    assert forward.step() == 0
+    queue = RedisQueue(server.address)
+    assert send_on(journal, queue) == 3
+    assert send_on(journal, queue) == 0
     assert journal.backlog("").events == 3
-    forward.queue.client.flushall()  # type: ignore[attr-defined]  # the real client
-    assert forward.step() == 3  # Redis has lost everything: once more
+    queue.client.flushall()
+    assert send_on(journal, queue) == 3  # Redis has lost everything: once more
     worker = RedisQueue(server.address)
     events = worker.read("")
     assert [event.arrival for event in events] == [arrival(number) for number in range(3)]
     worker.acknowledge(events[-1].position, events)
-    forward.step()
+    send_on(journal, queue)
     assert journal.backlog("").events == 0
 
 
@@ -365,5 +365,5 @@ def test_the_spool_goes_through_the_journal(server: Server, tmp_path: Path) -> N
     drop(layout, "any.1", payload(tool_use_id="t1"), 1)
     journal = SqliteQueue(tmp_path / "journal.db")
     list(take_in(layout, journal))
-    assert Forward(journal, RedisQueue(server.address)).step() == 1
+    assert send_on(journal, RedisQueue(server.address)) == 1
     assert list(layout.new.iterdir()) == []

@@ -15,7 +15,6 @@ from unspool.live.failpoints import reach
 from unspool.live.intake import SWEEP_SECONDS, sweep, take_in
 from unspool.live.mirror import Sender
 from unspool.live.queue import READ_EVENTS, Arrival, RemoteQueue, SqliteQueue, queue_path
-from unspool.store.opening import transaction
 
 SPOOL_SECONDS = 0.01
 """The spool is listed so often, and what comes within this time goes into the queue together;"""
@@ -26,33 +25,19 @@ LOOK_SECONDS = 1.0
 """An intake that sends looks at its files so often, and asks the queue what the store has."""
 
 
-class Forward:
-    def __init__(self, journal: SqliteQueue, queue: RemoteQueue) -> None:
-        self.journal = journal
-        self.queue = queue
-
-    def step(self) -> int:
-        """Send what was not sent, forget what the store has; how many events were sent."""
-        self.queue.prepare()
-        generation = self.queue.generation()
-        total = 0
-        database = self.journal.connection
-        if acknowledged := self.queue.acknowledged():
-            has = "DELETE FROM events WHERE generation = ? AND (milliseconds, count) <= (?, ?)"
-            database.execute(has, (generation, *map(int, acknowledged.split("-"))))
-        while events := self.journal.unsent(generation, READ_EVENTS // 5):
-            idents = self.queue.send([event.arrival for event in events])
-            reach("forward-sent")
-            with transaction(database):
-                database.executemany(
-                    "UPDATE events SET generation = ?, milliseconds = ?, count = ? WHERE seq = ?",
-                    [
-                        (generation, *map(int, ident.split("-")), event.sequence)
-                        for event, ident in zip(events, idents, strict=True)
-                    ],
-                )
-            total += len(events)
-        return total
+def send_on(journal: SqliteQueue, queue: RemoteQueue) -> int:
+    """Send what was not sent, forget what the store has; how many events were sent."""
+    queue.prepare()
+    generation = queue.generation()
+    if acknowledged := queue.acknowledged():
+        journal.forget_sent(generation, acknowledged)
+    total = 0
+    while events := journal.unsent(generation, READ_EVENTS // 5):
+        idents = queue.send([event.arrival for event in events])
+        reach("forward-sent")
+        journal.note_sent(generation, events, idents)
+        total += len(events)
+    return total
 
 
 def run_intake(
@@ -72,7 +57,7 @@ def run_intake(
     layout.make()
     journal: SqliteQueue | None = None
     sender: Sender | None = None
-    forward: Forward | None = None
+    remote: RemoteQueue | None = None
     looked = swept = moved = float("-inf")
     while not stop.is_set():
         try:
@@ -93,8 +78,8 @@ def run_intake(
                 looked = time.monotonic()
                 if sender is not None:
                     sender.step()
-                forward = forward or Forward(journal, open_queue())
-                forward.step()
+                remote = remote or open_queue()
+                send_on(journal, remote)
             tell("")
         except (UnspoolError, OSError) as error:
             # What is in the spool stays there, and what is in the journal.
@@ -106,9 +91,9 @@ def run_intake(
             break
         is_quiet = time.monotonic() - moved > QUIET_SECONDS
         stop.wait(QUIET_SPOOL_SECONDS if is_quiet else SPOOL_SECONDS)
-    if forward is not None:
+    if remote is not None and journal is not None:
         with suppress(UnspoolError):
-            forward.step()
-        forward.queue.close()
+            send_on(journal, remote)
+        remote.close()
     if journal is not None:
         journal.close()

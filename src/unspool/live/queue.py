@@ -160,6 +160,23 @@ class SqliteQueue:
         """The next events that were not sent to the queue of this generation."""
         return self._read("generation != ?", generation, limit)
 
+    def note_sent(self, generation: str, events: Sequence[Queued], idents: Sequence[str]) -> None:
+        """They were sent there, and got these ids."""
+        with self._transaction():
+            self.connection.executemany(
+                "UPDATE events SET generation = ?, milliseconds = ?, count = ? WHERE seq = ?",
+                [
+                    (generation, *map(int, ident.split("-")), event.sequence)
+                    for event, ident in zip(events, idents, strict=True)
+                ],
+            )
+
+    def forget_sent(self, generation: str, ident: str) -> None:
+        """The store has all that was sent up to this id: it need not be kept."""
+        has = "DELETE FROM events WHERE generation = ? AND (milliseconds, count) <= (?, ?)"
+        with self._transaction():
+            self.connection.execute(has, (generation, *map(int, ident.split("-"))))
+
     def _read(self, condition: str, value: int | str, limit: int) -> list[Queued]:
         found: list[Queued] = []
         size = 0
