@@ -331,9 +331,11 @@ def test_bubbles_of_other_spellings(tmp_path: Path) -> None:
     assert [(m.role, m.content, m.thinking, m.mode) for m in made.messages] == [
         ("user", "why does it drip?", None, "debug"),
         ("assistant", "", "a crack", None),
+        ("assistant", "Chat context summarized.", None, None),
         ("assistant", "It is cracked.", None, None),
         ("user", "mend it", None, "agent"),
     ]
+    assert [m.kind for m in made.messages if m.role == "assistant"] == [None, "notification", None]
     assert [(m.kind, m.index) for m in made.marks or ()] == [("compaction", 2)]
     assert tally.problems == 1  # the header of the row that is gone
 

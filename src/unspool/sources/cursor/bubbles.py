@@ -74,7 +74,7 @@ class Asked(msgspec.Struct):
         `{"delegate": {"a": …}}`."""
         for plain in (self.text, self.rawText):
             if plain and plain.strip():
-                return "" if self.is_compaction else plain
+                return plain
         if not self.is_prompt:
             return ""
         rich = rich_text(self.richText) or rich_text(self.initText)

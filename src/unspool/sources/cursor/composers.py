@@ -352,9 +352,13 @@ class Conversation:
             if thinking or text:
                 group = bubble.modelCallId or ""
                 step = turn.steps.part("thinking" if thinking else "text", ident, group)
+                kind = "notification" if bubble.is_compaction else ""
                 self._say(
-                    scribe, turn, bubble, step, text=text, thinking=thinking, extra=bubble.extra
-                )
+                    scribe, turn, bubble, step,
+                    text=text, thinking=thinking, kind=kind, extra=bubble.extra,
+                )  # fmt: skip
+            if bubble.is_compaction:
+                turn.steps.close()
         if tool is not None:  # seen on bubbles of the person's too
             self._call(scribe, turn, bubble, tool)
         elif bubble.errorDetails and bubble.error[1]:
