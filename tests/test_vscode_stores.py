@@ -342,6 +342,27 @@ class TestCopies:
         assert words(one(tmp_path)) == [("user", "question 1"), ("assistant", "I am done.")]
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"$mid": 24, "mimeType": "image/png", "data": {"0": 104, "1": 105}, "audience": [0]},
+        {"$mid": 24, "mimeType": "image/png", "data": {"$base64": "aGk="}},
+        {"$mid": 24, "value": {"mimeType": "image/png", "data": {"$base64": "aGk="}}},
+    ],
+)
+def test_a_tool_may_give_the_model_a_picture(tmp_path: Path, part: dict[str, Any]) -> None:
+    """A data part holds its bytes itself; a text part and a rendered prompt have a `value`."""
+    rounds = [{"id": "r", "response": "I look.", "toolCalls": [{"id": "c1", "name": "t"}]}]
+    results = {"c1": {"$mid": 20, "content": [{"$mid": 21, "value": "one"}, part]}}
+    metadata = {"toolCallRounds": rounds, "toolCallResults": results}
+    whole = chat(request(1, response=[], result={"metadata": metadata}))
+    (result,) = [m for m in one(put(tmp_path, "x.json", whole)).messages if m.role == "tool"]
+    assert result.content == "one"
+    assert [(a.kind, a.media_type, a.data) for a in result.attachments or ()] == [
+        ("image", "image/png", "aGk=")
+    ]
+
+
 class TestPlaces:
     """With the model's rounds, what was shown stands with the round that it belongs to."""
 

@@ -31,8 +31,9 @@ class Value(msgspec.Struct, gc=False):
     data: Any = None
 
 
-class Item(msgspec.Struct, gc=False):
-    """One part of what a tool gave to the model: a text, a rendered prompt or data."""
+class Item(Value, gc=False):
+    """One part of what a tool gave to the model: `{"value": "words"}`, `{"value": {"node": …}}`, and
+    data as `{"mimeType": …, "data": …}` or as such a value."""
 
     value: str | Value | None = None
 

@@ -203,12 +203,12 @@ def _model_result(result: ToolResult) -> tuple[str | None, list[Attachment]]:
     images: list[Attachment] = []
     for item in result.content:
         # By the shape of the value: the numbers of `$mid` have changed their meaning.
-        value = item.value
-        if isinstance(value, str):
-            texts.append(value)
-        elif value is not None and value.node is not None:
-            texts.append(_tree_text(value.node))
-        elif value is not None and (data := from_typed_data(value.mimeType, value.data)):
+        part = item if item.value is None else item.value
+        if isinstance(part, str):
+            texts.append(part)
+        elif part.node is not None:
+            texts.append(_tree_text(part.node))
+        elif data := from_typed_data(part.mimeType, part.data):
             images.append(data)
     return "\n".join(texts), images
 
