@@ -91,11 +91,7 @@ def _words(rng: random.Random, count: int) -> str:
 def _measured(home: Path, *arguments: str, times: int = 1) -> Measured:
     """What the command costs, the best of several."""
     environment = {**os.environ, "HOME": str(home), "XDG_DATA_HOME": str(home / "data")}
-    # As it is where unspool is installed: with its modules compiled, which pip does.
-    for name in (
-        "CLAUDE_CONFIG_DIR", "COPILOT_HOME", "UNSPOOL_STORE", "XDG_CONFIG_HOME",
-        "PYTHONDONTWRITEBYTECODE",
-    ):  # fmt: skip
+    for name in ("CLAUDE_CONFIG_DIR", "COPILOT_HOME", "UNSPOOL_STORE", "XDG_CONFIG_HOME"):
         environment.pop(name, None)
     command = [sys.executable, "-m", "unspool", *arguments]
     runs = [Measured(command, environment) for _ in range(times)]

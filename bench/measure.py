@@ -73,6 +73,9 @@ class Measured:
     """Wall time, processor time and peak memory (all processes together) of one command."""
 
     def __init__(self, command: list[str], environment: dict[str, str] | None = None) -> None:
+        environment = dict(os.environ if environment is None else environment)
+        # As it is where unspool is installed: with its modules compiled, which pip does.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self.peak_bytes = 0
         self._stop = threading.Event()
         with tempfile.TemporaryFile() as errors:
