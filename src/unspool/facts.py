@@ -306,8 +306,9 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True, gc=
     prompt: int | None = None
     completion: int | None = None
     cached: int | None = None
-    notes: dict[str, Any] = {}
-    """What holds of the conversation where this call is its last: names and values as in Noted."""
+    notes: tuple[Any, ...] = ()
+    """What holds of the conversation where this call is its last: names, each with its value behind it,
+    as in Noted."""
 
 
 class SnapshotSeen(Fact, frozen=True, gc=False):

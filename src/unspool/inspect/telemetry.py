@@ -242,9 +242,9 @@ def check_models(
             seen = Violation(
                 event.origin,
                 event.offset,
-                conversation_id=text_of(told.conversationId),
-                request_id=text_of(told.headerRequestId),
-                base_model=text_of(told.baseModel),
+                conversation_id=told.conversationId,
+                request_id=told.headerRequestId,
+                base_model=told.baseModel,
                 option_model=event.model,
                 last_role=_last_role(event),
             )
@@ -262,8 +262,8 @@ def check_models(
                 models.update(dict.fromkeys(m for m in (seen.base_model, seen.option_model) if m))
         elif event.name in ("interactiveSessionMessage", "interactiveSessionResponse"):
             report.session_events += 1
-            model = text_of(told.baseModel) or text_of(told.model)
-            key = text_of(told.sessionId) or text_of(told.conversationId), text_of(told.requestId)
+            model = told.baseModel or told.model
+            key = told.sessionId or told.conversationId, told.requestId
             is_answer = event.name == "interactiveSessionResponse"
             if not model or model.lower() == "auto" or not all(key):
                 continue

@@ -175,10 +175,11 @@ def _append(trajectory: Trajectory, note: Noted) -> None:
         setattr(trajectory, note.name, values)
 
 
-def describe(trajectory: Trajectory, notes: dict[str, Any]) -> None:
+def describe(trajectory: Trajectory, notes: Sequence[Any]) -> None:
     """What the call that a conversation ends with says of it, before all notes."""
-    for name, value in notes.items():
-        _set(trajectory, name, value)
+    for name, value in zip(notes[::2], notes[1::2], strict=True):
+        if value is not None:
+            _set(trajectory, name, value)
 
 
 def _set(trajectory: Trajectory, name: str, value: Any) -> None:

@@ -10,14 +10,14 @@ text.
 
 import re
 from functools import lru_cache
-from typing import Any
+from sys import intern
 
 from msgspec import UNSET
 
-from unspool.facts import AnyFact, ListSeen, PieceSeen, SnapshotSeen, View
+from unspool.facts import PREVIOUS, AnyFact, ListSeen, PieceSeen, SnapshotSeen, View
 from unspool.io.door import sample
 from unspool.io.origins import Tally
-from unspool.sources.copilot_telemetry.events import Event, number_of, option_of, text_of
+from unspool.sources.copilot_telemetry.events import Event, key_of, number_of, option_of
 from unspool.sources.copilot_telemetry.turns import (
     has_context,
     no_conversation,
@@ -36,17 +36,17 @@ _UTILITY = re.compile(
 def read_engine_messages(event: Event, tally: Tally) -> list[AnyFact]:
     """A whole message list, or the one message that a call was answered with."""
     told = event.told
-    key = event.key(told.conversationId)
+    key = key_of(told.conversationId)
     if key is None:
         return no_conversation(event, tally)
-    if _is_utility(text_of(told.messageSource)):
+    if _is_utility(told.messageSource):
         # Its answer, which does not say whose it is, is known by the call id; in older data by the
         # request, which the conversation's own calls may have too.
         tally.noise += 1
         scribe = event.scribe(key)
-        if call := text_of(told.modelCallId):
+        if call := told.modelCallId:
             scribe.note("utility", True, on="call", subject=call)
-        elif request := text_of(told.headerRequestId):
+        elif request := told.headerRequestId:
             scribe.note("served", True, on="request", subject=request)
         return scribe.facts
     body, broken = event.read_messages() or (b"", True)
@@ -58,7 +58,7 @@ def read_engine_messages(event: Event, tally: Tally) -> list[AnyFact]:
         return []
     view = _view(event, len(body))
     snapshot = SnapshotSeen(
-        key, event.origin, event.offset, time=event.time, text=body, broken=broken, views=(view,)
+        key, event.origin, event.offset, 0, event.time, "", PREVIOUS, body, broken, (view,)
     )
     if not (broken or view.side or has_context(event)):
         return [snapshot]
@@ -80,23 +80,17 @@ def _is_utility(source: str) -> bool:
 def _view(event: Event, size: int) -> View:
     """What the event says about its call. Lists by reference do not say whose they are."""
     told, measures = event.told, event.measures
-    call = _shared(text_of(told.modelCallId))
-    request = _shared(text_of(told.headerRequestId))
-    message = _shared(text_of(told.messageId))
-    notes: dict[str, Any] = {}
-    if event.stamp:
-        notes["timestamp"] = event.stamp
-    if (turn := number_of(told.turnIndex, measures.turnIndex)) is not None:
-        notes["turnIndex"] = turn
-    if message:
-        notes["messageId"] = message
-    if event.full_name:
-        notes["telemetry_type"] = event.full_name
-    side = size and told.subType and (request or text_of(told.parentRequestId))
+    # Ids and models come again and again: the same text is one object.
+    request, message = intern(told.headerRequestId), intern(told.messageId)
+    notes = (
+        "timestamp", event.stamp or None, "turnIndex", number_of(told.turnIndex, measures.turnIndex),
+        "messageId", message or None, "telemetry_type", event.full_name or None,
+    )  # fmt: skip
+    side = size and told.subType and (request or told.parentRequestId)
     # By position, in the order of facts.py: so many by name take three times as long.
     return View(
-        size, event.origin, event.offset, event.time, call, request, message, event.model,
-        _shared(text_of(told.baseModel)), side or "",
+        size, event.origin, event.offset, event.time, intern(told.modelCallId), request, message,
+        event.model, intern(told.baseModel), side or "",
         option_of(told.request_option_system or told.dotted_system),
         option_of(told.request_option_tools or told.dotted_tools),
         number_of(told.promptTokens, measures.promptTokens),
@@ -104,16 +98,10 @@ def _view(event: Event, size: int) -> View:
     )  # fmt: skip
 
 
-@lru_cache(maxsize=10_000)
-def _shared(text: str) -> str:
-    """Ids and models come again and again: the same text is one object."""
-    return text
-
-
 def read_list(event: Event, tally: Tally) -> list[AnyFact]:
     """The ids of a call's input, or of its answer."""
     told = event.told
-    key = event.key(told.conversationId)
+    key = key_of(told.conversationId)
     if key is None:
         return no_conversation(event, tally)
     ids = bytes(told.messageUuids)
@@ -126,7 +114,7 @@ def read_list(event: Event, tally: Tally) -> list[AnyFact]:
         call=view.call, request=view.request, answer=event.name.endswith("output"), ids=ids[1:-1],
         piece=number_of(told.chunkIndex, event.measures.chunkIndex) or 0,
         pieces=number_of(told.totalChunks, event.measures.totalChunks) or 1,
-        options=text_of(told.requestOptionsId), view=view,
+        options=told.requestOptionsId, view=view,
     )  # fmt: skip
     return [listed]
 
@@ -134,11 +122,11 @@ def read_list(event: Event, tally: Tally) -> list[AnyFact]:
 def read_piece(event: Event, tally: Tally) -> list[AnyFact]:
     """A piece of a message's body, or of the options of a request: its model, system prompt, tools."""
     told = event.told
-    key = event.key(told.conversationId)
+    key = key_of(told.conversationId)
     if key is None:
         return no_conversation(event, tally)
     options = event.name == "model.request.options.added"
-    ident = text_of(told.requestOptionsId if options else told.messageUuid)
+    ident = told.requestOptionsId if options else told.messageUuid
     body = bytes(told.requestOptionsJson if options else told.messageJson)
     if body[:1] != b'"' or not ident:
         tally.lose("no-messages", event.origin, event.offset, event.full_name)

@@ -15,52 +15,52 @@ _NO = Raw()
 
 
 class Properties(msgspec.Struct, gc=False):
-    """Numbers come as strings and strings as numbers. A property of more than 8192 characters comes in
-    parts, `messagesJson`, `messagesJson_02` …, which are one here; the two channels spell request
-    options with dots or underscores."""
+    """Numbers come as strings. A property of more than 8192 characters comes in parts, `messagesJson`,
+    `messagesJson_02` …, which are one here; the two channels spell request options with dots or
+    underscores."""
 
-    conversationId: Any = ""
-    headerRequestId: Any = ""
-    messageId: Any = ""
-    modelCallId: Any = ""
-    messageSource: Any = ""
-    request_option_model: Any = ""
+    conversationId: str = ""
+    headerRequestId: str = ""
+    messageId: str = ""
+    modelCallId: str = ""
+    messageSource: str = ""
+    request_option_model: str = ""
     request_option_tools: Raw = _NO
     request_option_system: Raw = _NO
-    baseModel: Any = ""
+    baseModel: str = ""
     messagesJson: Any = UNSET
     gap: Any = msgspec.field(default=False, name="unspool:gap")
     """Whether a part of the list is missing; a name that nobody uses."""
-    source: Any = ""
+    source: str = ""
     turnIndex: Any = None
-    mode: Any = ""
+    mode: str = ""
     messageText: Raw = _NO
-    suggestion: Any = ""
-    sessionId: Any = ""
-    requestId: Any = ""
-    model: Any = ""
+    suggestion: str = ""
+    sessionId: str = ""
+    requestId: str = ""
+    model: str = ""
     timestamp: Any = ""
-    subType: Any = ""
-    parentRequestId: Any = ""
-    mostRecentConversationHeaderRequestId: Any = ""
+    subType: str = ""
+    parentRequestId: str = ""
+    mostRecentConversationHeaderRequestId: str = ""
     promptTokens: Any = None
     completionTokens: Any = None
     chunkIndex: Any = None
     totalChunks: Any = None
-    messageUuid: Any = ""
-    requestOptionsId: Any = ""
+    messageUuid: str = ""
+    requestOptionsId: str = ""
     messageUuids: Raw = _NO
     messageJson: Raw = _NO
     requestOptionsJson: Raw = _NO
-    intent: Any = ""
-    detectedIntent: Any = ""
+    intent: str = ""
+    detectedIntent: str = ""
     attachedContext: Raw = _NO
     contextTypes: Raw = _NO
     fileExcerpt: Raw = _NO
     activeSelection: Raw = _NO
     detectedParticipant: Raw = _NO
     assignedIntent: Raw = _NO
-    dotted_model: Any = msgspec.field(default="", name="request.option.model")
+    dotted_model: str = msgspec.field(default="", name="request.option.model")
     dotted_tools: Raw = msgspec.field(default=_NO, name="request.option.tools")
     dotted_system: Raw = msgspec.field(default=_NO, name="request.option.system")
 
@@ -71,6 +71,8 @@ CUT = {
     if field.type is Raw or field.name == "messagesJson"
 }
 """The properties that may come in parts, and their fields."""
+TEXTS = {f.encode_name for f in msgspec.structs.fields(Properties) if f.type is str}
+"""The properties that are text; one of another type is taken for what it says."""
 
 
 class Measures(msgspec.Struct, gc=False):

@@ -33,13 +33,13 @@ from unspool.sources.copilot_telemetry.envelope import (
 from unspool.sources.copilot_telemetry.repeats import (
     PLAIN_MARK,
     Repeats,
-    decode_flat,
     decode_loose,
     properties_of,
 )
 from unspool.sources.scribe import Scribe
 
 SOURCE = "copilot-telemetry"
+_FLAT = Shape(Properties)
 
 
 def iter_events(
@@ -99,7 +99,7 @@ class Event:
         self.line = line
         bag = bag_of(envelope)
         self.told: Properties = bag.properties or (
-            decode_flat(line) if is_flat(envelope) else Properties()
+            _FLAT.convert(msgspec.json.decode(line)) if is_flat(envelope) else Properties()
         )
         self.measures: Measures = bag.measurements or _NO_MEASURES
         data = envelope.data
@@ -114,20 +114,13 @@ class Event:
         loose = decode_loose(self.line)
         return properties_of(loose, self.line), bag_of(loose).measurements or {}
 
-    def key(self, *idents: Any) -> Key | None:
-        """The conversation, by the first of these ids that is there."""
-        for ident in idents:
-            if text := text_of(ident):
-                return _key(text)
-        return None
-
     def scribe(self, key: Key) -> Scribe:
         return Scribe(key, self.origin, self.offset, time=self.time)
 
     @property
     def model(self) -> str:
         """The model that was asked for."""
-        return _model_named(text_of(self.told.request_option_model or self.told.dotted_model))
+        return _model_named(self.told.request_option_model or self.told.dotted_model)
 
     def read_messages(self) -> tuple[bytes, bool] | None:
         """The message list as it reads, without its closing bracket; and whether it is broken: the
@@ -208,6 +201,6 @@ def _names(name: str) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=10_000)
-def _key(ident: str) -> Key:
-    """The key of a conversation: all facts of one share it."""
-    return SOURCE, ident
+def key_of(ident: str) -> Key | None:
+    """The key of a conversation, if its id is there: all facts of one share it."""
+    return (SOURCE, ident) if ident else None

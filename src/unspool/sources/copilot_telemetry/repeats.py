@@ -16,6 +16,7 @@ from msgspec import UNSET, Raw
 from unspool.io.door import refuse_dirt, unescape
 from unspool.sources.copilot_telemetry.envelope import (
     CUT,
+    TEXTS,
     Envelope,
     Loose,
     LooseProperties,
@@ -85,17 +86,23 @@ class Repeats:
 
     def decode(self, line: Any) -> Envelope:
         """The record; where its list is whole, `messagesJson` is that but for the closing bracket."""
-        at = line.find(_LIST) + len(_LIST) if len(line) > _SHORT_LINE else 0
-        spaced = line[at : at + 1] == b" "
-        at += 1 + spaced
-        if at < len(_LIST) or line[at - 1 : at] != b'"':
-            refuse_dirt(line)
-            if max(map(line.find, _ODD)) < 0:
-                try:
-                    return decode_plain(line)
-                except msgspec.DecodeError:  # half a character, maybe
-                    pass
-            return self._decode_odd(line)
+        at = line.find(_LIST) if len(line) > _SHORT_LINE else -1
+        if at >= 0:
+            at += len(_LIST)
+            spaced = line.startswith(b" ", at)
+            at += spaced
+            if line.startswith(b'"', at):
+                return self._decode_list(line, at + 1, spaced)
+        refuse_dirt(line)
+        if max(map(line.find, _ODD)) < 0:
+            try:
+                return decode_plain(line)
+            except msgspec.DecodeError:  # half a character, maybe
+                pass
+        return self._decode_odd(line)
+
+    def _decode_list(self, line: bytes, at: int, spaced: bool) -> Envelope:
+        """A record whose list begins at this place of the line."""
         whose = line.find(_CONVERSATION)
         owner = (line[whose : whose + _WHOSE_BYTES], line.isascii(), False)
         known = self._known.get(owner, _NOTHING)
@@ -103,10 +110,8 @@ class Repeats:
             known = _NOTHING
         start, parts, more = at + len(known.spelled), known.parts, ""
         try:
-            # Part of it stands before it, or part of another property does; or there are marks.
-            if max(line.find(_SECOND_PART, 0, at), line.find(_PART, 0, at)) >= 0:
-                raise _Odd
-            if line.find(CACHE_MARK, start) >= 0:
+            # A part of it stands before it; or there are marks.
+            if line.find(_PART, 0, at) >= 0 or line.find(CACHE_MARK, start) >= 0:
                 raise _Odd
             while (found := line.find(_NAME, start)) >= 0:
                 parts += 1
@@ -152,12 +157,17 @@ class Repeats:
         owner: Owner | None = None,
         known: Known = _NOTHING,
     ) -> Envelope:
-        """A record with parts to be put together, or with marks to be taken out. The `known` list
-        begins at this place of the line."""
+        """A record with parts to be put together, with marks to be taken out, or with other things than
+        text. The `known` list begins at this place of the line."""
         rest = line[:at] + line[at + len(known.spelled) :]
         refuse_dirt(rest)
         loose = decode_loose(rest)
         properties = properties_of(loose, rest)
+        for name in TEXTS.intersection(properties):
+            if bytes(properties[name])[:1] != b'"':
+                value = msgspec.json.decode(properties[name])
+                text = "" if value is None else _encode(value).decode()
+                properties[name] = Raw(_encode(text))
         texts: dict[str, list[bytes]] = {}
         """Field → what stands between the quotes of its parts."""
         for name, field in CUT.items():

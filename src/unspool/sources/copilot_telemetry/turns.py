@@ -13,7 +13,7 @@ import msgspec
 from unspool.facts import AnyFact, Rank
 from unspool.io.door import recover_json
 from unspool.io.origins import Tally
-from unspool.sources.copilot_telemetry.events import SOURCE, Event, number_of, text_of
+from unspool.sources.copilot_telemetry.events import SOURCE, Event, key_of, number_of, text_of
 from unspool.sources.scribe import Scribe
 
 _CONTEXT = (
@@ -66,10 +66,10 @@ def _value(text: str) -> Any:
 def read_message_text(event: Event, tally: Tally) -> list[AnyFact]:
     """The person's words, or a reply, as the panel shows them."""
     told = event.told
-    key = event.key(told.conversationId)
-    source = text_of(told.source)
-    ident, header = text_of(told.messageId), text_of(told.headerRequestId)
-    mode = text_of(told.mode) if source == "user" else ""
+    key = key_of(told.conversationId)
+    source = told.source
+    ident, header = told.messageId, told.headerRequestId
+    mode = told.mode if source == "user" else ""
     text = text_of(told.messageText)
     if key is None and source == "user" and (header or ident):
         # Another event tells whose it is, maybe in another file: linking finds it. Without words it has
@@ -117,7 +117,7 @@ def read_message_text(event: Event, tally: Tally) -> list[AnyFact]:
             if turn is not None:
                 scribe.note(name, value, rank=1, on="turn", subject=str(turn))
         scribe.note("telemetry_type", event.full_name, rank=Rank.LAST_RESORT)
-        suggestion = text_of(told.suggestion)
+        suggestion = told.suggestion
         if suggestion:
             scribe.note("intent", suggestion, rank=2)
     note_context(event, scribe)
@@ -127,12 +127,12 @@ def read_message_text(event: Event, tally: Tally) -> list[AnyFact]:
 def read_session(event: Event, tally: Tally) -> list[AnyFact]:
     """The model, and what the program took the request for."""
     told = event.told
-    key = event.key(told.sessionId, told.conversationId)
+    key = key_of(told.sessionId or told.conversationId)
     if key is None:
         return no_conversation(event, tally)
     scribe = event.scribe(key)
-    request = text_of(told.requestId)
-    model = text_of(told.baseModel) or text_of(told.model)
+    request = told.requestId
+    model = told.baseModel or told.model
     if request and model and model.lower() != "auto":
         answered = event.name == "interactiveSessionResponse"
         expected = {"model": model, "source": "interactiveSession"}
@@ -144,7 +144,7 @@ def read_session(event: Event, tally: Tally) -> list[AnyFact]:
 
 
 def read_participant(event: Event, tally: Tally) -> list[AnyFact]:
-    key = event.key(event.told.conversationId, event.told.sessionId)
+    key = key_of(event.told.conversationId or event.told.sessionId)
     if key is None:
         tally.noise += 1
         return []
@@ -156,14 +156,14 @@ def read_participant(event: Event, tally: Tally) -> list[AnyFact]:
 def read_request_added(event: Event, tally: Tally) -> list[AnyFact]:
     """Says only whether the request is a sub-agent's, or supplementary to another one."""
     told = event.told
-    key = event.key(told.conversationId)
-    request = text_of(told.headerRequestId)
+    key = key_of(told.conversationId)
+    request = told.headerRequestId
     if key is not None and request:
         scribe = event.scribe(key)
-        if text_of(told.subType):
+        if told.subType:
             scribe.note("side", request, on="request", subject=request)
             return scribe.facts
-        if text_of(told.mostRecentConversationHeaderRequestId):
+        if told.mostRecentConversationHeaderRequestId:
             scribe.note("utility", True, on="request", subject=request)
             return scribe.facts
     tally.noise += 1

@@ -154,7 +154,7 @@ class ModelCall:
             request=self.request,
             requested="" if answered else model,
             answered=model if answered else "",
-            notes={} if answered else {"telemetry_type": "chatreplay"},
+            notes=() if answered else ("telemetry_type", "chatreplay"),
             tools=b"" if answered else msgspec.json.encode(self.metadata.get("tools") or []),
             prompt=integer(usage.get("prompt_tokens")),
             completion=integer(usage.get("completion_tokens")),
