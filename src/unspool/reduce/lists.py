@@ -10,9 +10,9 @@ call logs them when it ends. A list that is broken is used up to the break
 
 import json
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from itertools import pairwise
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -179,7 +179,7 @@ def read_lists(
         some, size = [snapshots.pop()], 0
         while snapshots and (size := size + len(some[-1].text)) < _PORTION_BYTES:
             some.append(snapshots.pop())
-        inputs += _read_snapshots(some)
+        inputs += _read_snapshots(some, answers)
         if snapshots:
             del some
             give_back()
@@ -187,7 +187,7 @@ def read_lists(
     for listing in inputs:
         own = []
         for call in listing.calls:
-            if _is_answer(listing, call):
+            if _is_answer(call.view, call.count, listing.messages, listing.missing):
                 text = listing.messages[0] if call.count else Message("assistant", "")
                 answers.append(Answer(call.view, text))
             else:
@@ -208,57 +208,64 @@ def _problem(key: Key, listing: Listing) -> Problem:
     return Problem(key=key, origin=view.origin, offset=view.offset, number=98, code=listing.trouble)
 
 
-def _read_snapshots(snapshots: list[SnapshotSeen]) -> list[Listing]:
-    """The lists, decoded in one go, or one by one where one of them is not clean.
+def _read_snapshots(snapshots: list[SnapshotSeen], answers: list[Answer]) -> list[Listing]:
+    """The lists, decoded in one go, or one by one where one of them is not clean; those that are
+    nothing but the answer of a call go to the answers.
 
     A piece between two ends tells how many messages the next call saw more.
     """
-    ends = [sorted({len(fact.text), *[view.size for view in fact.views]}) for fact in snapshots]
-    pieces = [
-        fact.text[start + 1 : end]
-        for fact, own in zip(snapshots, ends, strict=True)
-        for start, end in pairwise([0, *own])
-    ]
+    ends: list[list[int]] = []
+    pieces: list[bytes] = []
+    for fact in snapshots:
+        text = fact.text
+        own = [len(text)]
+        if len(fact.views) > 1:
+            own = sorted({len(text), *[view.size for view in fact.views]})
+        start = 0
+        for end in own:
+            pieces.append(text[start + 1 : end])
+            start = end
+        ends.append(own)
     decoded: list[Piece] = []
     if not any(fact.broken for fact in snapshots):
         with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             decoded = _decode_pieces(pieces)
-    if len(decoded) == len(pieces):
-        values = iter(decoded)
-        return [
-            _listing(fact.views, own, values) for fact, own in zip(snapshots, ends, strict=True)
-        ]
-    if len(snapshots) > 1:
-        return [listing for fact in snapshots for listing in _read_snapshots([fact])]
-    return [_read_unclean(snapshots[0], end) for end in ends[0]]
-
-
-Piece = tuple[list[Message], bool]
-"""Messages of a list, and whether some of its elements are none."""
-
-
-def _listing(views: tuple[View, ...], ends: list[int], decoded: Iterator[Piece]) -> Listing:
-    """The messages of a list that was decoded piece by piece, and how many of them each call saw."""
-    messages: list[Message] = []
-    counts: dict[int, int] = {}
-    trouble = ""
-    for end in ends:
-        told, odd = next(decoded)
-        if odd:
-            trouble = "message-not-an-object"
-        for message in told:
-            if (message.content and not message.content.isspace()) or not is_empty(message):
-                messages.append(message)
-        counts[end] = len(messages)
-    calls = [Call(view, counts[view.size]) for view in views]
-    if len(calls) > 1:
-        calls.sort(key=_by_view)  # not by who joined what when
-    return Listing(messages, calls, trouble=trouble)
+    if len(decoded) != len(pieces):
+        if len(snapshots) > 1:
+            return [one for fact in snapshots for one in _read_snapshots([fact], answers)]
+        return [_read_unclean(snapshots[0], end) for end in ends[0]]
+    values = iter(decoded)
+    lists: list[Listing] = []
+    for fact, own in zip(snapshots, ends, strict=True):
+        messages: list[Message] = []
+        counts: list[int] = []
+        trouble = ""
+        for told, odd in islice(values, len(own)):
+            if odd:
+                trouble = "message-not-an-object"
+            for message in told:
+                if (message.content and not message.content.isspace()) or not is_empty(message):
+                    messages.append(message)
+            counts.append(len(messages))
+        view = fact.views[0]
+        if len(own) > 1 or len(fact.views) > 1:
+            count_of = dict(zip(own, counts, strict=True))
+            calls = [Call(view, count_of[view.size]) for view in fact.views]
+            calls.sort(key=_by_view)  # not by who joined what when
+            lists.append(Listing(messages, calls, trouble=trouble))
+        elif not trouble and _is_answer(view, len(messages), messages):
+            answers.append(Answer(view, messages[0] if messages else Message("assistant", "")))
+        else:
+            lists.append(Listing(messages, [Call(view, len(messages))], trouble=trouble))
+    return lists
 
 
 _by_view: Callable[[Call | Answer], tuple[str, int]] = operator.attrgetter(
     "view.origin", "view.offset"
 )
+Piece = tuple[list[Message], bool]
+"""Messages of a list, and whether some of its elements are none."""
+
 
 _decode_sent = msgspec.json.Decoder(list[list[SentMessage]]).decode
 _decode_lists = msgspec.json.Decoder(list[list[Any]]).decode
@@ -353,19 +360,19 @@ def _decode_nested(raw: bytes) -> Any:
     return clean(value)
 
 
-def _is_answer(listing: Listing, call: Call) -> bool:
-    """An output event logs just the one assistant message that the call gave.
+def _is_answer(view: View, count: int, messages: list[Message], missing: bool = False) -> bool:
+    """An output event logs just the one assistant message that the call gave. `count`: how many of
+    the messages the call saw.
 
     It is empty where the model only called tools and the sender logs texts alone
     (cases/copilot_telemetry/answers_without_call_id).
     """
-    view = call.view
-    if view.requested or call.count > 1:
+    if view.requested or count > 1:
         return False
-    if call.count == 0:
-        return bool(view.answered or view.completion is not None) and not listing.missing
+    if count == 0:
+        return bool(view.answered or view.completion is not None) and not missing
     tells_answer = view.answered or view.completion is not None or view.call
-    return bool(tells_answer) and listing.messages[0].role == "assistant"
+    return bool(tells_answer) and messages[0].role == "assistant"
 
 
 def _unique(answers: list[Answer]) -> list[Answer]:
