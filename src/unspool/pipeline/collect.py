@@ -105,12 +105,25 @@ class Gathered:
         self.weight += grown
         return grown
 
+    def take(self, facts: list[AnyFact], first: Place, weight: int) -> None:
+        """Facts that were gathered before, and what is known of them together."""
+        if self.joiner is None:
+            self.joiner = Joiner()
+        for fact in facts:
+            if type(fact) is SnapshotSeen:
+                self.joiner.add(fact)
+            else:
+                self.facts.append(fact)
+        self.first = min(self.first, first)
+        self.weight += weight
+
     def all_facts(self) -> list[AnyFact]:
         return [*self.facts, *self.joiner.facts()] if self.joiner is not None else self.facts
 
 
 def weigh(fact: Any) -> int:
-    """Bytes of its texts: one character beyond Latin-1 doubles a whole text, an emoji quadruples it."""
+    """Bytes of its texts, and of the calls that saw them: one character beyond Latin-1 doubles a whole
+    text, an emoji quadruples it."""
     texts = _TEXTS_OF.get(type(fact))
     return texts(fact) if texts is not None else 0
 
@@ -120,7 +133,7 @@ _TEXTS_OF: dict[type, Callable[[Any], int]] = {
     ToolReturned: lambda fact: getsizeof(fact.text) + (500 if fact.details is not None else 0),
     ToolCalled: lambda fact: getsizeof(fact.arguments),
     Noted: lambda fact: getsizeof(fact.value) if type(fact.value) is str else 0,
-    SnapshotSeen: lambda fact: len(fact.text),
+    SnapshotSeen: lambda fact: len(fact.text) + VIEW_BYTES * len(fact.views),
     PieceSeen: lambda fact: len(fact.body),
 }
 

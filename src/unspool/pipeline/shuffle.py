@@ -16,7 +16,8 @@ from unspool.io.packing import Packer
 from unspool.pipeline.collect import FACT_BYTES, Gathered, Place, weigh
 
 CHUNK_BYTES = 1 << 20
-
+BUFFER_BYTES = 1 << 18
+"""Conversations of some 20 kB go out ten at a time: twice as fast as one by one."""
 
 MAPPED_BYTES = 1 << 16
 """Shorter pieces are read: to map one takes a few system calls."""
@@ -49,7 +50,7 @@ class Spool:
 
     def put(self, data: bytes | bytearray) -> Slot:
         if self._file is None:
-            self._file = open(self.path, "ab")  # noqa: SIM115 - closed by close()
+            self._file = open(self.path, "ab", BUFFER_BYTES)  # noqa: SIM115 - closed by close()
         self._file.write(data)
         slot = Slot(self.path, self._end, len(data))
         self._end += len(data)
@@ -114,6 +115,7 @@ class _Chunk(msgspec.Struct, array_like=True):
     source: str
     first: Place
     """A list that went on stands where its last call logged it, not its first."""
+    weight: int
     facts: list[AnyFact]
 
 
@@ -128,7 +130,7 @@ def pack_facts(gathered: Gathered) -> Iterator[bytes]:
     for at, fact in enumerate(facts, 1):
         weight += FACT_BYTES + weigh(fact)
         if weight > CHUNK_BYTES or at == len(facts):
-            yield _encode(_Chunk(gathered.source, gathered.first, facts[start:at]))
+            yield _encode(_Chunk(gathered.source, gathered.first, weight, facts[start:at]))
             start, weight = at, 0
 
 
@@ -137,7 +139,5 @@ def unpack_facts(data: bytes, gathered: Gathered | None) -> Gathered:
     chunk = _decode(data)
     if gathered is None:
         gathered = Gathered(chunk.source)
-    for fact in chunk.facts:
-        gathered.add(fact)
-    gathered.first = min(gathered.first, chunk.first)
+    gathered.take(chunk.facts, chunk.first, chunk.weight)
     return gathered

@@ -260,8 +260,9 @@ class Sides:
 
     def of(self, view: View, is_answer: bool) -> str | None:
         """Empty for the conversation itself; None for a call that serves the program."""
-        calls = (("call", view.call), ("request", view.request))
-        if self._utility and not self._utility.isdisjoint(calls):
+        if self._utility and not self._utility.isdisjoint(
+            (("call", view.call), ("request", view.request))
+        ):
             return None
         if view.side or (view.size and not is_answer):
             return view.side  # a list that was logged whole says itself whose it is
@@ -281,7 +282,7 @@ def by_side(lists: list[Listing], answers: list[Answer], beside: Beside) -> dict
             if side is not None:
                 calls[side].append(call)
         for side, own in calls.items():
-            size = max(call.count for call in own)
+            size = max([call.count for call in own])
             whole = size == len(listing.messages)
             part = listing
             if not whole or len(own) < len(listing.calls):
