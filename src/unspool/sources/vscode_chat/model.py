@@ -84,7 +84,7 @@ class Rendered(msgspec.Struct, gc=False):
     imageUrl: Image | None = None
 
 
-RenderedMessage = list[Rendered] | None
+RenderedMessage = list[Rendered] | str | None
 
 
 class Metadata(Whole, gc=False):

@@ -57,6 +57,8 @@ def rendered(parts: RenderedMessage) -> tuple[str, list[Attachment]]:
     """The text and the images of a rendered message."""
     texts: list[str] = []
     images: list[Attachment] = []
+    if isinstance(parts, str):
+        return parts, []
     for part in parts or ():
         if part.text is not None:
             texts.append(part.text)
