@@ -17,7 +17,6 @@ from unspool.reduce.totals import is_turn
 from unspool.sinks import Family, Options, Piece
 from unspool.trajectory import (
     FileTouch,
-    Mark,
     Message,
     ToolCall,
     Trajectory,
@@ -33,6 +32,13 @@ FAMILIES = False
 
 Entry = dict[str, Any]
 
+_MARKS = {
+    "start": ("session_start", "source"),
+    "compaction": ("context_compaction", "trigger", "messages_before", "messages_after"),
+    "end": ("session_end", "reason"),
+}
+"""Kind of mark → the type of its entry, and the fields of the mark that it has."""
+
 
 def write(family: Family, options: Options) -> Iterator[Piece]:
     yield Piece("", encode_json(to_timeline(family.root)) + b"\n")
@@ -40,14 +46,21 @@ def write(family: Family, options: Options) -> Iterator[Piece]:
 
 def to_timeline(trajectory: Trajectory) -> dict[str, Any]:
     """The reconstructed conversation; what is unknown is absent."""
-    entries = Entries(trajectory)
     by_prompts = sources.declared(trajectory.source, "TIMELINE", "turns") == "prompts"
     messages, metadata, marks = trajectory.messages, trajectory.metadata, trajectory.marks or []
     calls = sum(len(message.tool_calls or ()) for message in messages)
+    turns = sum(map(is_turn, messages))
     edits = [touch for touch in trajectory.files or () if touch.operation != "read"]
     workspace = trajectory.workspace
     usage: dict[str, Any] = msgspec.to_builtins(trajectory.usage) if trajectory.usage else {}
     models = trajectory.model_usage
+    named: Entry = {"title": trajectory.title}
+    if by_prompts:
+        named = {
+            "composer_name": trajectory.title,
+            "composer_mode": metadata.get("composer_mode", metadata.get("mode")),
+            "context_usage": metadata.get("context_usage"),
+        }
     fields = {
         "session_id": trajectory.session_id or trajectory.conversation_id,
         "conversation_id": trajectory.conversation_id,
@@ -57,15 +70,10 @@ def to_timeline(trajectory: Trajectory) -> dict[str, Any]:
         "workspace_hash": workspace.hash if workspace else None,
         "started_at": stamp(trajectory.started_at),
         "ended_at": stamp(trajectory.ended_at),
-        "title": None if by_prompts else trajectory.title,
-        "composer_name": trajectory.title if by_prompts else None,
-        "composer_mode": metadata.get("composer_mode", metadata.get("mode"))
-        if by_prompts
-        else None,
-        "context_usage": metadata.get("context_usage") if by_prompts else None,
-        "event_count": entries.turn_count + calls + len(marks),
+        **named,
+        "event_count": turns + calls + len(marks),
         "transcript_messages": sum(1 for m in messages if m.role in ("user", "assistant")),
-        "user_turns": entries.turn_count,
+        "user_turns": turns,
         "tools_executed": calls,
         "compactions": sum(1 for mark in marks if mark.kind == "compaction"),
         "model_usage": models and dict(sorted(models.items(), key=lambda kv: kv[0] == "by_model")),
@@ -75,7 +83,7 @@ def to_timeline(trajectory: Trajectory) -> dict[str, Any]:
         "files_changed": metadata.get("files_changed", len({touch.path for touch in edits})),
         "usage": {name: value for name, value in usage.items() if name != "extra"} or None,
         "parent_id": trajectory.parent.conversation_id if trajectory.parent else None,
-        "timeline": entries.prompts() if by_prompts else entries.turns(),
+        "timeline": Entries(trajectory, by_prompts).tell(),
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -103,78 +111,74 @@ def lines(edits: list[FileTouch], name: str) -> int | None:
 class Entries:
     """The entries of one conversation, in its order."""
 
-    def __init__(self, trajectory: Trajectory) -> None:
+    def __init__(self, trajectory: Trajectory, by_prompts: bool) -> None:
         self._trajectory = trajectory
+        self._by_prompts = by_prompts
         self._results = {
             m.tool_call_id: m for m in trajectory.messages if m.role == "tool" and m.tool_call_id
         }
-        self.turn_count = sum(1 for m in trajectory.messages if is_turn(m))
         self._files: dict[int, list[FileTouch]] = {}
         for touch in trajectory.files or ():
             if touch.operation != "read":
                 self._files.setdefault(touch.index or 0, []).append(touch)
 
-    def prompts(self) -> list[Entry]:
-        """Prompts, responses and file edits, each an entry of its own; other tools with the prompt."""
+    def tell(self) -> list[Entry]:
+        """User turns, each with the tools that it used; or prompts, responses and file edits, each an
+        entry of its own, with the other tools at the prompt."""
         entries: list[Entry] = []
-        asked: Message | None = None
+        messages = self._trajectory.messages
         turn: Entry | None = None
-        for index, message in enumerate(self._trajectory.messages):
+        asked: Message | None = None
+        begun = number = 0
+        for index, message in enumerate(messages):
             entries += self._marks_at(index)
             if is_turn(message):
-                asked = message
-                text = text_of(message)
-                turn = _lean(
-                    {
-                        "type": "user_prompt",
-                        "timestamp": stamp(message.timestamp),
-                        "generation_id": message.request_id,
-                        "prompt_text": text,
-                        "prompt_length": len(text),
-                        "context_files": _context_files(message),
-                    }
-                )
+                self._close(turn, begun, index)
+                number += 1
+                turn, asked, begun = self._prompt(message, number), message, index
                 entries.append(turn)
-            elif message.role == "assistant" and message.content:
+            elif self._by_prompts and message.role == "assistant" and message.content:
                 entries.append(_response(message, asked))
-            edits = self._files.get(index, [])
+            edits = self._files.get(index, []) if self._by_prompts else []
             entries += [self._edit(touch, message) for touch in edits]
             shown = {touch.tool_call_id for touch in edits}
             calls = [call for call in message.tool_calls or () if call.id not in shown]
-            if calls and turn is None:
-                turn = _opened(message)
+            if calls and turn is None:  # the log does not hold its beginning
+                opened: Entry = {"timestamp": stamp(message.timestamp), "tools_used": []}
+                turn, begun = _lean({"type": "user_turn", **opened}), index
                 entries.insert(len(entries) - len(edits), turn)
             if calls and turn is not None:
                 tools = [self._tool(call, message) for call in calls]
                 turn["tools_used"] = [*turn.get("tools_used", ()), *tools]
-        return entries + self._marks_at(len(self._trajectory.messages), last=True)
-
-    def turns(self) -> list[Entry]:
-        """User turns, each with the tools that it used."""
-        entries: list[Entry] = []
-        turn: Entry | None = None
-        number = 0
-        begun = 0
-        messages = self._trajectory.messages
-        for index, message in enumerate(messages):
-            entries += self._marks_at(index)
-            if is_turn(message):
-                number += 1
-                self._close(turn, begun, index)
-                turn, begun = _turn(message, number), index
-                entries.append(turn)
-            calls = [self._tool(call, message) for call in message.tool_calls or ()]
-            if calls and turn is None:
-                turn, begun = _opened(message), index
-                entries.append(turn)
-            if turn is not None:
-                turn["tools_used"] += calls
         self._close(turn, begun, len(messages))
         return entries + self._marks_at(len(messages), last=True)
 
+    def _prompt(self, message: Message, number: int) -> Entry:
+        text = text_of(message)
+        files = sum(1 for a in message.attachments or () if a.kind not in ("rule", "image"))
+        fields: Entry = {
+            "type": "user_turn",
+            "timestamp": stamp(message.timestamp),
+            "sequence_num": number,
+            "prompt_length": len(text),
+            "word_count": len(text.split()),
+            "context_files": files,
+            "tools_used": [],
+        }
+        if self._by_prompts:
+            fields = {
+                "type": "user_prompt",
+                "timestamp": stamp(message.timestamp),
+                "generation_id": message.request_id,
+                "prompt_text": text,
+                "prompt_length": len(text),
+                "context_files": files,
+            }
+        return _lean(fields)
+
     def _close(self, turn: Entry | None, begun: int, end: int) -> None:
         """What a turn came to: its answers, its edits, its time."""
-        if turn is None:
+        if turn is None or self._by_prompts:
             return
         messages = self._trajectory.messages[begun:end]
         answers = [m for m in messages if m.role == "assistant"]
@@ -203,33 +207,19 @@ class Entries:
         )
 
     def _marks_at(self, index: int, last: bool = False) -> list[Entry]:
-        marks = [
-            mark
-            for mark in self._trajectory.marks or ()
-            if mark.index == index or (last and mark.index > index)
-        ]
-        return [entry for mark in marks if (entry := self._mark(mark)) is not None]
-
-    def _mark(self, mark: Mark) -> Entry | None:
-        data = mark.data or {}
-        when = stamp(mark.timestamp)
-        if mark.kind == "start":
-            workspace, metadata = self._trajectory.workspace, self._trajectory.metadata
-            return _lean(
-                {
-                    "type": "session_start",
-                    "timestamp": when,
-                    "source": data.get("source"),
-                    "workspace_hash": workspace.hash if workspace else None,
-                    "transcript_path": data.get("transcript_path", metadata.get("transcript_path")),
-                }
-            )
-        if mark.kind == "compaction":
-            fields = {n: data.get(n) for n in ("trigger", "messages_before", "messages_after")}
-            return _lean({"type": "context_compaction", "timestamp": when, **fields})
-        if mark.kind == "end":
-            return _lean({"type": "session_end", "timestamp": when, "reason": data.get("reason")})
-        return None
+        entries: list[Entry] = []
+        for mark in self._trajectory.marks or ():
+            if mark.kind not in _MARKS or mark.index < index or (mark.index > index and not last):
+                continue
+            kind, *names = _MARKS[mark.kind]
+            fields = {name: (mark.data or {}).get(name) for name in names}
+            if mark.kind == "start":
+                workspace, metadata = self._trajectory.workspace, self._trajectory.metadata
+                fields["workspace_hash"] = workspace.hash if workspace else None
+                path = (mark.data or {}).get("transcript_path", metadata.get("transcript_path"))
+                fields["transcript_path"] = path
+            entries.append(_lean({"type": kind, "timestamp": stamp(mark.timestamp), **fields}))
+        return entries
 
     def _tool(self, call: ToolCall, message: Message) -> Entry:
         result = self._results.get(call.id)
@@ -263,30 +253,6 @@ class Entries:
                 "outcome": touch.outcome,
             }
         )
-
-
-def _opened(message: Message) -> Entry:
-    """A turn whose beginning the log does not hold."""
-    return _lean({"type": "user_turn", "timestamp": stamp(message.timestamp), "tools_used": []})
-
-
-def _context_files(message: Message) -> int:
-    return sum(1 for a in message.attachments or () if a.kind not in ("rule", "image"))
-
-
-def _turn(message: Message, number: int) -> Entry:
-    text = text_of(message)
-    return _lean(
-        {
-            "type": "user_turn",
-            "timestamp": stamp(message.timestamp),
-            "sequence_num": number,
-            "prompt_length": len(text),
-            "word_count": len(text.split()),
-            "context_files": _context_files(message),
-            "tools_used": [],
-        }
-    )
 
 
 def _response(message: Message, asked: Message | None) -> Entry:
