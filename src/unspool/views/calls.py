@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.io.values import parse_object
+from unspool.io.values import field_of, parse_object
 from unspool.trajectory import ToolCall
 from unspool.views.characters import one_line
 from unspool.views.edits import read_patch
@@ -92,7 +92,8 @@ def _leftover(arguments: dict[str, Any]) -> str:
     for name in _TODOS:
         items = arguments.get(name)
         if isinstance(items, list):
-            done = sum(1 for item in items if _is_done(item))
+            states = [str(field_of(item, "status")).lower() for item in items]
+            done = sum(state in ("completed", "done") for state in states)
             return f"{done} of {len(items)} done"
     for value in arguments.values():
         if isinstance(value, str) and "*** " in value:
@@ -108,12 +109,6 @@ def _brief(value: object) -> str:
     if isinstance(value, dict):
         return "{…}"
     return msgspec.json.encode(value).decode()
-
-
-def _is_done(item: object) -> bool:
-    if not isinstance(item, dict):
-        return False
-    return str(item.get("status", "")).lower() in ("completed", "done") or item.get("done") is True
 
 
 def _patched(text: str) -> str:

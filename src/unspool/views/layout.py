@@ -1,6 +1,7 @@
 """Layout: a family of conversations put in the order in which a person reads it."""
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
@@ -43,29 +44,46 @@ class _Layout:
 
     def read(self, trajectory: Trajectory, prefix: str = "") -> Reading:
         reading = Reading(trajectory, [Turn()], prefix)
+        root = (trajectory.workspace.path if trajectory.workspace else None) or ""
+        messages = trajectory.messages
         marks = _by_index(trajectory.marks or ())
         branches = _by_index(trajectory.branches or ())
-        results = _results(trajectory.messages)
+        # Tool call → the number of the message that is its result.
+        called = {call.id for message in messages for call in message.tool_calls or () if call.id}
+        results: dict[str | None, int] = {}
+        for index, message in enumerate(messages):
+            if message.role == "tool" and message.tool_call_id in called:
+                results.setdefault(message.tool_call_id, index)
         # Tool call → the sub-agents that it started; one may start many.
-        started: dict[str, list[str]] = {}
+        started: dict[str, list[str]] = defaultdict(list)
         for link in trajectory.children or ():
             if link.tool_call_id:
-                started.setdefault(link.tool_call_id, []).append(link.conversation_id)
+                started[link.tool_call_id].append(link.conversation_id)
         # Tool call → the lines that it added and removed, in all files that it touched.
         counted: dict[str, tuple[int, int]] = {}
         for touch in trajectory.files or ():
             if touch.tool_call_id and touch.operation != "read" and touch.lines_added is not None:
                 added, removed = counted.get(touch.tool_call_id, (0, 0))
-                counted[touch.tool_call_id] = (
-                    added + touch.lines_added,
-                    removed + (touch.lines_removed or 0),
-                )
+                removed += touch.lines_removed or 0
+                counted[touch.tool_call_id] = added + touch.lines_added, removed
         shown = set(results.values())
-        for index, message in enumerate(trajectory.messages):
+        for index, message in enumerate(messages):
             self._between(reading, marks.pop(index, []), branches.pop(index, []))
             if index in shown:
                 continue
-            said = self._said(trajectory, message, index, results, started, counted)
+            said = Said(message, index, category_of(message), [])
+            for call in message.tool_calls or ():
+                at = results.get(call.id)
+                result = messages[at] if at is not None else None
+                made = Call(call, headline(call, root), result, at, edits_of(call, result))
+                made.counted = counted.get(call.id)
+                if made.edits and trajectory.files is None:
+                    lines = [(edit.added, edit.removed) for edit in made.edits]
+                    made.counted = sum(a for a, _ in lines), sum(r for _, r in lines)
+                named = dict.fromkeys([call.child_id or "", *started.get(call.id, ())])
+                children = map(self._child, named)
+                made.children = [child for child in children if child is not None]
+                said.calls.append(made)
             if is_turn(message) and said.category == "user":
                 reading.turns.append(Turn(message.turn, said))
             reading.turns[-1].items.append(said)
@@ -93,30 +111,6 @@ class _Layout:
             Rule(_rule_text(mark), mark.kind, mark.timestamp, mark.kind not in _RULES, mark.data)
             for mark in marks
         ]
-
-    def _said(
-        self,
-        trajectory: Trajectory,
-        message: Message,
-        index: int,
-        results: dict[str, int],
-        started: dict[str, list[str]],
-        counted: dict[str, tuple[int, int]],
-    ) -> Said:
-        root = (trajectory.workspace.path if trajectory.workspace else None) or ""
-        calls: list[Call] = []
-        for call in message.tool_calls or ():
-            at = results.get(call.id)
-            result = trajectory.messages[at] if at is not None else None
-            shown = Call(call, headline(call, root), result, at, edits_of(call, result))
-            shown.counted = counted.get(call.id)
-            if shown.edits and trajectory.files is None:
-                added = sum(edit.added for edit in shown.edits)
-                shown.counted = (added, sum(edit.removed for edit in shown.edits))
-            named = dict.fromkeys([call.child_id or "", *started.get(call.id, ())])
-            shown.children = [child for ident in named if (child := self._child(ident)) is not None]
-            calls.append(shown)
-        return Said(message, index, category_of(message), calls)
 
     def _child(self, ident: str) -> Reading | None:
         if self.depth >= DEEPEST:
@@ -158,24 +152,13 @@ def category_of(message: Message) -> Category:
     return "assistant" if message.role == "assistant" else "user"
 
 
-def _results(messages: list[Message]) -> dict[str, int]:
-    """Tool call → the number of the message that is its result."""
-    called = {call.id for message in messages for call in message.tool_calls or () if call.id}
-    results: dict[str, int] = {}
-    for index, message in enumerate(messages):
-        ident = message.tool_call_id
-        if message.role == "tool" and ident in called:
-            results.setdefault(str(ident), index)
-    return results
-
-
 T = TypeVar("T", Mark, Branch)
 
 
 def _by_index(things: Iterable[T]) -> dict[int, list[T]]:
-    by_index: dict[int, list[T]] = {}
+    by_index: dict[int, list[T]] = defaultdict(list)
     for thing in things:
-        by_index.setdefault(thing.index, []).append(thing)
+        by_index[thing.index].append(thing)
     return by_index
 
 
