@@ -12,8 +12,8 @@ from tests.atif.judges import documents, families, harbor_errors, write_all
 from tests.harness import case_id, cases, facts_of, origins_of, reduce_all
 from unspool.sinks import Family
 from unspool.sinks.atif.rules import check_file
-from unspool.sinks.atif.writer import plant
 from unspool.trajectory import Trajectory
+from unspool.views.families import plant
 
 OPTIONS: list[dict[str, str]] = [
     {},
@@ -69,5 +69,5 @@ def test_nothing_said_is_lost(family: Family) -> None:
 
 def test_children_that_nothing_ties_stand_in_the_order_given() -> None:
     strays = tuple(Trajectory(conversation_id=f"c{n}", messages=[]) for n in range(20))
-    root = plant(Family(Trajectory(conversation_id="root", messages=[]), strays))
+    root = plant(Trajectory(conversation_id="root", messages=[]), strays)
     assert [node.id for node in root.children] == [f"c{n}" for n in range(20)]

@@ -18,8 +18,8 @@ import msgspec
 from unspool.io.packing import encode_json
 from unspool.io.times import parse_time
 from unspool.sinks import Family, Options, Piece
-from unspool.sinks.atif.writer import Node, plant
 from unspool.trajectory import Attachment, Message, ToolCall, Usage
+from unspool.views.families import Node, plant
 
 NAME = "otlp"
 MANY_FILES = False
@@ -64,7 +64,7 @@ def write(family: Family, options: Options) -> Iterator[Piece]:
     trace = _digest(root.source, root.conversation_id, "trace")[:32]
     waiting: list[bytes] = []
     size = 0
-    for span in _conversation(plant(family), trace, ""):
+    for span in _conversation(plant(family.root, family.descendants), trace, ""):
         data = encode_json(span)
         if waiting and size + len(data) > LINE_BYTES:
             yield Piece("", opening + b",".join(waiting) + b"]}]}]}\n")
@@ -129,9 +129,7 @@ class _Run:
         self.trajectory = node.trajectory
         self.trace = trace
         self.run = run
-        self.children: dict[str, list[Node]] = {}
-        for child in node.children:
-            self.children.setdefault(child.call or "", []).append(child)
+        self.children = node.by_call()
         abandoned = [m for branch in self.trajectory.branches or () for m in branch.messages]
         messages = [*self.trajectory.messages, *abandoned]
         self.abandoned = set(map(id, abandoned))

@@ -7,6 +7,7 @@ items.py       what there is to read          layout.py      put in order
 parts.py       what of a message is shown, and the facts of all
 calls.py       a tool call in a line          edits.py       a tool call as a diff
 characters.py  what is safe to look at        figures.py     numbers for people
+families.py    a conversation and its sub-agents as a tree
 blocks.py      flattened, one after the other
 plain.py       blocks in a pipe               terminal.py    blocks on a screen
 """

@@ -10,10 +10,9 @@ from unspool.trajectory import Branch, Mark, Message, Trajectory
 from unspool.views.calls import headline
 from unspool.views.characters import one_line
 from unspool.views.edits import edits_of
+from unspool.views.families import Node, plant
 from unspool.views.items import CHECKPOINT, Aside, Call, Category, Reading, Rule, Said, Turn
 
-DEEPEST = 20
-"""Sub-agents of sub-agents beyond this are shown at the end, not inside one another."""
 _INJECTED = frozenset(("injected", "notification", "summary"))
 _RULES = {
     "compaction": "History compacted",
@@ -36,29 +35,35 @@ _RULES = {
 class _Layout:
     """Lays out a family: every sub-agent once, at the call that started it."""
 
-    def __init__(self, descendants: Iterable[Trajectory]) -> None:
-        self.waiting = {child.conversation_id: child for child in descendants}
+    def __init__(self) -> None:
         self.agents = 0
         self.branches = 0
-        self.depth = 0
 
-    def read(self, trajectory: Trajectory, prefix: str = "") -> Reading:
+    def agent(self, node: Node) -> Reading:
+        """The root or a sub-agent, with those that it started; at the end those that no call did."""
+        prefix = f"a{self.agents}-" if self.agents else ""
+        self.agents += 1
+        children = node.by_call()
+        reading = self.read(node.trajectory, prefix, children)
+        for child in [child for left in children.values() for child in left]:
+            inner = self.agent(child)
+            reading.turns = reading.turns or [Turn()]
+            aside = Aside(child.name or inner.title, inner, agent=True)
+            reading.turns[-1].items.append(aside)
+        return reading
+
+    def read(self, trajectory: Trajectory, prefix: str, children: dict[str, list[Node]]) -> Reading:
         reading = Reading(trajectory, [Turn()], prefix)
         root = (trajectory.workspace.path if trajectory.workspace else None) or ""
         messages = trajectory.messages
-        marks = _by_index(trajectory.marks or ())
-        branches = _by_index(trajectory.branches or ())
+        marks = _by_index(trajectory.marks or (), len(messages))
+        branches = _by_index(trajectory.branches or (), len(messages))
         # Tool call → the number of the message that is its result.
-        called = {call.id for message in messages for call in message.tool_calls or () if call.id}
+        called = {call.id for one in messages for call in one.tool_calls or () if call.id}
         results: dict[str | None, int] = {}
-        for index, message in enumerate(messages):
-            if message.role == "tool" and message.tool_call_id in called:
-                results.setdefault(message.tool_call_id, index)
-        # Tool call → the sub-agents that it started; one may start many.
-        started: dict[str, list[str]] = defaultdict(list)
-        for link in trajectory.children or ():
-            if link.tool_call_id:
-                started[link.tool_call_id].append(link.conversation_id)
+        for index, got in enumerate(messages):
+            if got.role == "tool" and got.tool_call_id in called:
+                results.setdefault(got.tool_call_id, index)
         # Tool call → the lines that it added and removed, in all files that it touched.
         counted: dict[str, tuple[int, int]] = {}
         for touch in trajectory.files or ():
@@ -67,9 +72,19 @@ class _Layout:
                 removed += touch.lines_removed or 0
                 counted[touch.tool_call_id] = added + touch.lines_added, removed
         shown = set(results.values())
-        for index, message in enumerate(messages):
-            self._between(reading, marks.pop(index, []), branches.pop(index, []))
-            if index in shown:
+        for index, message in enumerate([*messages, None]):
+            for branch in branches.get(index, ()):
+                self.branches += 1
+                abandoned = Trajectory(trajectory.conversation_id, branch.messages)
+                abandoned.workspace, abandoned.marks = trajectory.workspace, branch.marks
+                inner = self.read(abandoned, f"b{self.branches}-", children)
+                aside = Aside(branch.reason or "Abandoned branch", inner)
+                reading.turns[-1].items.append(aside)
+            for mark in marks.get(index, ()):
+                quiet = mark.kind not in _RULES
+                rule = Rule(_rule_text(mark), mark.kind, mark.timestamp, quiet, mark.data)
+                reading.turns[-1].items.append(rule)
+            if message is None or index in shown:
                 continue
             said = Said(message, index, category_of(message), [])
             for call in message.tool_calls or ():
@@ -80,64 +95,20 @@ class _Layout:
                 if made.edits and trajectory.files is None:
                     lines = [(edit.added, edit.removed) for edit in made.edits]
                     made.counted = sum(a for a, _ in lines), sum(r for _, r in lines)
-                named = dict.fromkeys([call.child_id or "", *started.get(call.id, ())])
-                children = map(self._child, named)
-                made.children = [child for child in children if child is not None]
+                if call.id:
+                    made.children = [self.agent(child) for child in children.pop(call.id, ())]
                 said.calls.append(made)
             if is_turn(message) and said.category == "user":
                 reading.turns.append(Turn(message.turn, said))
             reading.turns[-1].items.append(said)
-        for left in sorted({*marks, *branches}):
-            self._between(reading, marks.get(left, []), branches.get(left, []))
         reading.turns[-1].items += checkpoint_rules(trajectory)
-        for link in trajectory.children or ():
-            child = self._child(link.conversation_id)
-            if child is not None:
-                title = link.name or child.title
-                reading.turns[-1].items.append(Aside(title, child, agent=True))
         reading.turns = [turn for turn in reading.turns if turn.items]
-        return reading
-
-    def _between(self, reading: Reading, marks: list[Mark], branches: list[Branch]) -> None:
-        items = reading.turns[-1].items
-        for branch in branches:
-            self.branches += 1
-            trajectory = Trajectory(reading.trajectory.conversation_id, branch.messages)
-            trajectory.workspace = reading.trajectory.workspace
-            trajectory.marks = branch.marks
-            title = branch.reason or "Abandoned branch"
-            items.append(Aside(title, self.read(trajectory, f"b{self.branches}-")))
-        items += [
-            Rule(_rule_text(mark), mark.kind, mark.timestamp, mark.kind not in _RULES, mark.data)
-            for mark in marks
-        ]
-
-    def _child(self, ident: str) -> Reading | None:
-        if self.depth >= DEEPEST:
-            return None
-        # Popped, so that a ring of links cannot go round for ever.
-        child = self.waiting.pop(ident, None)
-        if child is None:
-            return None
-        self.agents += 1
-        self.depth += 1
-        reading = self.read(child, f"a{self.agents}-")
-        self.depth -= 1
         return reading
 
 
 def read_family(root: Trajectory, descendants: Iterable[Trajectory] = ()) -> Reading:
     """The conversation with its sub-agents, laid out."""
-    layout = _Layout(descendants)
-    layout.waiting.pop(root.conversation_id, None)
-    reading = layout.read(root)
-    while layout.waiting:
-        # A child that nothing in the family names (its parent is missing): at the end.
-        child = layout._child(next(iter(layout.waiting)))
-        if child is not None:
-            reading.turns = reading.turns or [Turn()]
-            reading.turns[-1].items.append(Aside(child.title, child, agent=True))
-    return reading
+    return _Layout().agent(plant(root, descendants))
 
 
 def category_of(message: Message) -> Category:
@@ -155,10 +126,10 @@ def category_of(message: Message) -> Category:
 T = TypeVar("T", Mark, Branch)
 
 
-def _by_index(things: Iterable[T]) -> dict[int, list[T]]:
+def _by_index(things: Iterable[T], last: int) -> dict[int, list[T]]:
     by_index: dict[int, list[T]] = defaultdict(list)
     for thing in things:
-        by_index[thing.index].append(thing)
+        by_index[min(max(thing.index, 0), last)].append(thing)
     return by_index
 
 

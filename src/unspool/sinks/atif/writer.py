@@ -17,6 +17,7 @@ from unspool.sinks.atif.steps import StepWriter, has_steps, to_definition, total
 from unspool.sinks.atif.versions import to_version
 from unspool.sinks.jsonl import drop_bytes
 from unspool.trajectory import Trajectory
+from unspool.views.families import Node, plant
 
 SUFFIX = ".trajectory.json"
 
@@ -40,23 +41,6 @@ def file_name(conversation_id: str) -> str:
     return safe + SUFFIX
 
 
-class Node(msgspec.Struct, eq=False):
-    """A conversation and its sub-agents, each with the call that started it."""
-
-    trajectory: Trajectory
-    call: str | None = None
-    children: list["Node"] = []
-
-    @property
-    def id(self) -> str:
-        return self.trajectory.conversation_id
-
-    def walk(self) -> Iterator["Node"]:
-        yield self
-        for child in self.children:
-            yield from child.walk()
-
-
 class Writing:
     """One family on its way out."""
 
@@ -72,7 +56,12 @@ class Writing:
         if subagents not in ("embedded", "files"):
             raise UsageError(f"sub-agents {subagents}: either embedded or files")
         self.files: Files = {}
-        self.root = plant(family)
+        self.root = plant(family.root, family.descendants)
+        for node in self.root.walk():
+            order = residue_of(node.trajectory.extra).children
+            if order:  # as the document had them that they were read from
+                places = {ident: place for place, ident in reversed(list(enumerate(order)))}
+                node.children.sort(key=lambda child: places.get(child.id, len(order)))
         self.version = version or _needed(self.root)
         self.in_files = subagents == "files" or older(self.version, IDS)
         self.session = session or session_of(family.root)
@@ -218,45 +207,3 @@ def _needed(root: Node) -> str:
         for attachment in message.attachments or ()
     )
     return model.AUDIO if any(sounds) else model.DEFAULT
-
-
-def plant(family: Family) -> Node:
-    """The family as a tree. Ties that would close a circle, or give a child twice, are left out."""
-    descendants = {t.conversation_id: t for t in family.descendants if t is not family.root}
-    descendants.pop(family.root.conversation_id, None)
-    ties: dict[str, dict[str, str | None]] = defaultdict(dict)
-    for parent, child, call in _ties([family.root, *descendants.values()]):
-        ties[parent][child] = ties[parent].get(child) or call
-    root = Node(family.root)
-    placed = {root.id}
-    waiting = [root]
-    while waiting:  # breadth first: the nearest parent gets the child
-        node = waiting.pop(0)
-        for child, call in ties[node.id].items():
-            if child in descendants and child not in placed:
-                placed.add(child)
-                node.children.append(Node(descendants[child], call))
-        waiting += node.children
-    # Those that are said to be of the family, but are tied to nothing in it.
-    root.children += [Node(t) for ident, t in descendants.items() if ident not in placed]
-    for node in root.walk():
-        order = residue_of(node.trajectory.extra).children
-        if order:  # as the document had them that they were read from
-            places = {ident: place for place, ident in reversed(list(enumerate(order)))}
-            node.children.sort(key=lambda child: places.get(child.id, len(order)))
-    return root
-
-
-def _ties(trajectories: list[Trajectory]) -> Iterator[tuple[str, str, str | None]]:
-    """(parent, child, the call that started it), as any of the two sides tells it."""
-    for trajectory in trajectories:
-        ident = trajectory.conversation_id
-        for link in trajectory.children or ():
-            yield ident, link.conversation_id, link.tool_call_id
-        for message in trajectory.messages:
-            for call in message.tool_calls or ():
-                if call.child_id:
-                    yield ident, call.child_id, call.id
-    for trajectory in trajectories:
-        if (parent := trajectory.parent) is not None:
-            yield parent.conversation_id, trajectory.conversation_id, parent.tool_call_id
