@@ -1,10 +1,11 @@
 """`unspool align`: which conversations of different agents belong to the same work."""
 
+from pathlib import Path
 from typing import Any
 
 import click
 
-from unspool.cli.options import filter_options, path_of, store_option
+from unspool.cli.options import filter_options, store_option
 from unspool.cli.screen import print_json, say
 from unspool.errors import UsageError
 from unspool.store.align import align, align_all, in_order, keep
@@ -31,7 +32,7 @@ Examples:
 @store_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON array.")
 def command(
-    idents: tuple[str, ...], auto: bool, store_path: str | None, as_json: bool, **filters: Any
+    idents: tuple[str, ...], auto: bool, store: Path, as_json: bool, **filters: Any
 ) -> None:
     """Say how certain it is that two conversations belong to the same work, and why.
 
@@ -39,12 +40,12 @@ def command(
     """
     if auto == bool(idents) or (idents and len(idents) != 2):
         raise UsageError("name two conversations, or use --auto")
-    with writing(path_of(store_path), make=False) as connection:
+    with writing(store, make=False) as connection:
         if auto:
             alignments = align_all(connection, Filters(**filters))
         else:
-            store = StoreCollection(connection)
-            first, second = (store.find(ident) for ident in idents)
+            collection = StoreCollection(connection)
+            first, second = (collection.find(ident) for ident in idents)
             ids = row_id(first.source, first.id), row_id(second.source, second.id)
             if ids[0] == ids[1]:
                 raise UsageError(f"{idents[0]} and {idents[1]} are the same conversation")

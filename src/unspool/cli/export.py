@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from unspool import sinks
-from unspool.cli.options import no_reasoning_option, partition_option
+from unspool.cli.options import output_options
 from unspool.cli.screen import Display
 from unspool.cli.selection import choose, tell_problems
 from unspool.errors import UnspoolError, UsageError
@@ -25,60 +25,53 @@ Examples:
 
 @click.command("export", epilog=EXAMPLES)
 @click.argument("conversations", nargs=-1, required=True, metavar="ID|FILE…")
-@click.option(
-    "--to", "to", type=click.Choice(list(sinks.SINKS)), default="html", show_default=True,
-    help="Shape of the output.",
-)  # fmt: skip
 @click.option("--from", "paths", multiple=True, metavar="PATH", help="Look for the ids in there.")
-@click.option("-o", "--output", metavar="PATH", help="File or folder; - for standard output.")
-@partition_option
-@no_reasoning_option
+@output_options("html", "File or folder; - for standard output.")
 def command(
     conversations: tuple[str, ...],
-    to: str,
     paths: tuple[str, ...],
+    sink: str,
     output: str | None,
-    partition_by: str | None,
     no_reasoning: bool,
+    **options: str | None,
 ) -> None:
     """Write conversations, with their sub-agents, as HTML, Markdown, ATIF, …
 
     Formats of several files go to the current folder, others to standard output.
     """
-    sink = sinks.load(to)
-    options = {"partition_by": partition_by}
-    combine = sinks.load_combine(to, options)
+    shape = sinks.load(sink)
+    combine = sinks.load_combine(sink, options)
     if combine is not None and output == "-":
-        raise UsageError(f"--to {to} writes several files: name a folder with -o")
+        raise UsageError(f"--to {sink} writes several files: name a folder with -o")
     with Display(quiet=False) as display:
         families: list[Family] = []
         for argument in conversations:
             collection, entries = choose(argument, paths, display)
             tell_problems(collection)
             families += map(collection.family, entries)
-    if not sink.FAMILIES:
+    if not shape.FAMILIES:
         families = [
             Family(one) for family in families for one in (family.root, *family.descendants)
         ]
     with scratch() as folder:
-        written = spool_families(families, to, options, not no_reasoning, folder / "pieces")
+        written = spool_families(families, sink, options, not no_reasoning, folder / "pieces")
         names = [name for one in written for name, _ in one.pieces]
         if not names:
-            raise UnspoolError(f"{to} has nothing to show of this")
+            raise UnspoolError(f"{sink} has nothing to show of this")
         target = Path(output or ".")
         alone = combine is None and len(names) == 1 and bool(target.suffix)
         if output == "-" or (
             alone and not target.is_dir()
         ):  # one page goes to the file that was named
             write_one(written, output)
-            if sink.MANY_FILES and output != "-":
+            if shape.MANY_FILES and output != "-":
                 click.echo(str(target))
             return
-        if sink.MANY_FILES:
+        if shape.MANY_FILES:
             output = str(target)
             named = bool(target.suffix) and target.suffix == Path(names[0]).suffix
             if (named or target.exists()) and not target.is_dir():
                 raise UsageError(f"{target} is a file; several files need a folder")
-        for path in write_output(written, to, combine, output):
+        for path in write_output(written, sink, combine, output):
             if path.parent == target:  # pictures lie in folders below it
                 click.echo(str(path))

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from unspool import sinks, sources
-from unspool.cli.options import Moment, Size, output_options, prepare_sink
+from unspool.cli.options import TO_STDOUT, Moment, Size, output_options, prepare_sink
 from unspool.cli.screen import Display, say_rows
 from unspool.errors import UsageError, unwritable
 from unspool.facts import Problem
@@ -57,7 +57,7 @@ class Extract(click.Command):
 
 @click.command("extract", cls=Extract, epilog=EXAMPLES)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
-@output_options
+@output_options("jsonl", TO_STDOUT)
 @click.option(
     "--source",
     type=click.Choice([*sources.SOURCES, *sinks.READERS]),

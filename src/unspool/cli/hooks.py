@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import click
 
-from unspool.cli.options import path_of, store_option
+from unspool.cli.options import store_option
 from unspool.cli.screen import coloured, print_json, say, verdict
 from unspool.errors import HooksRefused, StoreError
 from unspool.hooks import install as installing
@@ -65,12 +65,10 @@ def command() -> None:
 @dry_run_option
 @click.option("--gates", is_flag=True, help="Also hear of tool calls before they run.")
 @store_option
-def install(
-    names: tuple[str, ...], project: bool, dry_run: bool, gates: bool, store_path: str | None
-) -> int:
+def install(names: tuple[str, ...], project: bool, dry_run: bool, gates: bool, store: Path) -> int:
     """Add hooks to the settings of agents, and show what changes."""
     installing.refuse_platform()
-    layout = Layout.beside(path_of(store_path))
+    layout = Layout.beside(store)
     folder = _project() if project else None
     chosen = [AGENTS[name] for name in names] or [one for one in AGENTS.values() if one.is_here()]
     if not chosen:
@@ -96,9 +94,9 @@ def install(
 @project_option
 @dry_run_option
 @store_option
-def remove(names: tuple[str, ...], project: bool, dry_run: bool, store_path: str | None) -> int:
+def remove(names: tuple[str, ...], project: bool, dry_run: bool, store: Path) -> int:
     """Take the hooks out of the settings again."""
-    layout = Layout.beside(path_of(store_path))
+    layout = Layout.beside(store)
     folder = _project() if project else None
     entries = [
         entry
@@ -140,13 +138,11 @@ def _change_all(change: Callable[[T], Change], items: Iterable[T], dry_run: bool
 @project_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON on stdout.")
 @store_option
-def show_status(
-    names: tuple[str, ...], project: bool, as_json: bool, store_path: str | None
-) -> None:
+def show_status(names: tuple[str, ...], project: bool, as_json: bool, store: Path) -> None:
     """Say whether the hooks are installed, switched on and heard from."""
-    layout = Layout.beside(path_of(store_path))
+    layout = Layout.beside(store)
     folder = _project() if project else None
-    seen = _last_events(path_of(store_path), layout)
+    seen = _last_events(store, layout)
     statuses = [status(layout, AGENTS[name], folder, seen.get) for name in names or AGENTS]
     if as_json:
         print_json(statuses, indent=0)

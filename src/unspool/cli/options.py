@@ -49,29 +49,19 @@ class Size(click.ParamType[int]):
         return int(float(match[1]) * 1024**power)
 
 
-store_option = click.option(
-    "--store",
-    "store_path",
-    metavar="FILE",
-    envvar="UNSPOOL_STORE",
-    help="The store. Default: a file in your data folder.",
-)
-
-
-def path_of(store_path: str | None) -> Path:
+def _store(ctx: click.Context, param: click.Parameter, value: str | None) -> Path:
     """The store that was named, else the usual one."""
     from unspool.store.opening import default_path
 
-    return Path(store_path) if store_path else default_path()
+    return Path(value) if value else default_path()
 
 
-partition_option = click.option(
-    "--partition-by",
-    type=click.Choice(["source", "project", "month"]),
-    help="With --to parquet: a folder for each source, project or month, as Hive has them.",
-)
-no_reasoning_option = click.option(
-    "--no-reasoning", is_flag=True, help="Leave the models' reasoning out."
+store_option = click.option(
+    "--store",
+    metavar="FILE",
+    envvar="UNSPOOL_STORE",
+    callback=_store,
+    help="The store. Default: a file in your data folder.",
 )
 
 
@@ -86,39 +76,42 @@ def together(*options: Decorator) -> Decorator:
     return decorate
 
 
-output_options = together(
-    click.option(
-        "--to",
-        "sink",
-        type=click.Choice(list(sinks.SINKS)),
-        default="jsonl",
-        show_default=True,
-        help="Shape of the output.",
-    ),
-    click.option(
-        "-o",
-        "--output",
-        metavar="PATH",
-        help="File (or folder, for formats of several files). Default: stdout.",
-    ),
-    click.option(
-        "--atif-version",
-        type=click.Choice(["1.5", "1.6", "1.7", "1.8"]),
-        default="1.7",
-        show_default=True,
-        help="Of --to atif.",
-    ),
-    click.option(
-        "--subagents",
-        type=click.Choice(["embedded", "files"]),
-        default="embedded",
-        show_default=True,
-        help="Where --to atif puts sub-agents.",
-    ),
-    partition_option,
-    no_reasoning_option,
-)
-"""What `extract` and `store export` write, and where."""
+def output_options(sink: str, where: str) -> Decorator:
+    """What a command writes, a `sink` unless it is told, and where."""
+    return together(
+        click.option(
+            "--to",
+            "sink",
+            type=click.Choice(list(sinks.SINKS)),
+            default=sink,
+            show_default=True,
+            help="Shape of the output.",
+        ),
+        click.option("-o", "--output", metavar="PATH", help=where),
+        click.option(
+            "--atif-version",
+            type=click.Choice(["1.5", "1.6", "1.7", "1.8"]),
+            default="1.7",
+            show_default=True,
+            help="Of --to atif.",
+        ),
+        click.option(
+            "--subagents",
+            type=click.Choice(["embedded", "files"]),
+            default="embedded",
+            show_default=True,
+            help="Where --to atif puts sub-agents.",
+        ),
+        click.option(
+            "--partition-by",
+            type=click.Choice(["source", "project", "month"]),
+            help="With --to parquet: a folder for each source, project or month, as Hive has them.",
+        ),
+        click.option("--no-reasoning", is_flag=True, help="Leave the models' reasoning out."),
+    )
+
+
+TO_STDOUT = "File (or folder, for formats of several files). Default: stdout."
 
 
 def prepare_sink(

@@ -1,11 +1,12 @@
 """`unspool search`: find what was said in any conversation of the store."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 
-from unspool.cli.options import filter_options, path_of, store_option
+from unspool.cli.options import filter_options, store_option
 from unspool.cli.screen import coloured, columns, cut, print_json, say
 from unspool.cli.sync import take_arrived
 from unspool.errors import UsageError
@@ -50,7 +51,7 @@ def command(
     substring: bool,
     regex: bool,
     limit: int,
-    store_path: str | None,
+    store: Path,
     as_json: bool,
     **filters: Any,
 ) -> None:
@@ -62,9 +63,8 @@ def command(
     if substring and regex:
         raise UsageError("--substring and --regex do not go together")
     mode: Mode = "substring" if substring else "regex" if regex else "words"
-    path = path_of(store_path)
-    take_arrived(path)
-    with reading(path) as connection:
+    take_arrived(store)
+    with reading(store) as connection:
         result = search(connection, query, mode, fields or FIELDS, Filters(**filters), limit)
         # A person has no need of all of an id, and a line has no room for it.
         shown = short_names(connection) if columns() else {}

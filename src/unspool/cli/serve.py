@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from unspool.cli.options import path_of, store_option
+from unspool.cli.options import store_option
 from unspool.cli.screen import say
 from unspool.cli.sync import sync
 from unspool.errors import MissingExtra, NothingToRead, UsageError
@@ -37,7 +37,7 @@ Examples:
 @click.option("--no-daemon", is_flag=True, help="Show the store as it is; keep nothing current.")
 @store_option
 def command(
-    port: int, host: str, opens: bool, wants_token: bool, no_daemon: bool, store_path: str | None
+    port: int, host: str, opens: bool, wants_token: bool, no_daemon: bool, store: Path
 ) -> None:
     """Show the store's conversations in a browser, and answer questions about them as JSON.
 
@@ -51,14 +51,13 @@ def command(
     except MissingExtra:  # it uses the HTML page, which would ask for less
         raise MissingExtra("the server needs: pip install 'unspool[serve]'") from None
 
-    path = path_of(store_path)
-    if not path.exists():
+    if not store.exists():
         if not sys.stdin.isatty():
-            raise NothingToRead(f"there is no store at {path} yet: `unspool sync` makes one")
-        if not click.confirm(f"There is no store at {path} yet. Make one now?", err=True):
+            raise NothingToRead(f"there is no store at {store} yet: `unspool sync` makes one")
+        if not click.confirm(f"There is no store at {store} yet. Make one now?", err=True):
             raise UsageError("nothing to serve without a store")
-        sync([], path)
-    with reading(path) as connection:
+        sync([], store)
+    with reading(store) as connection:
         caught_up(connection, WORDS)  # the server itself only reads
     listener = listen(host, port)
     port = listener.getsockname()[1]
@@ -68,9 +67,9 @@ def command(
     say(f"unspool: {address}  (Ctrl-C ends it)")
     if opens:
         webbrowser.open(address)
-    bell = Bell(path)
-    with nullcontext() if no_daemon or is_running(Layout.beside(path)) else _watching(path):
-        run(make_app(path, bell, port, (name,), token), bell, listener)
+    bell = Bell(store)
+    with nullcontext() if no_daemon or is_running(Layout.beside(store)) else _watching(store):
+        run(make_app(store, bell, port, (name,), token), bell, listener)
 
 
 @contextmanager

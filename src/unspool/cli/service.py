@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from unspool.cli.options import path_of, store_option
+from unspool.cli.options import store_option
 from unspool.cli.screen import say
 from unspool.live.service import Service, service
 
@@ -23,17 +23,17 @@ def command() -> None:
     """Have `unspool watch` run with every login: a systemd unit of the user's, or a launchd agent."""
 
 
-def _service(store_path: str | None) -> Service:
+def _service(store: Path) -> Service:
     words = [sys.executable, "-m", "unspool", "watch", "--quiet"]
-    return service([*words, "--store", str(path_of(store_path).absolute())], Path.home())
+    return service([*words, "--store", str(store.absolute())], Path.home())
 
 
 @command.command("install")
 @click.option("--dry-run", is_flag=True, help="Only print the file.")
 @store_option
-def install(dry_run: bool, store_path: str | None) -> None:
+def install(dry_run: bool, store: Path) -> None:
     """Write the service's file, and say how to start it."""
-    unit = _service(store_path)
+    unit = _service(store)
     if dry_run:
         click.echo(unit.text, nl=False)
         say(f"unspool: this would be {unit.path}", err=True)
@@ -47,9 +47,9 @@ def install(dry_run: bool, store_path: str | None) -> None:
 
 @command.command("remove")
 @store_option
-def remove(store_path: str | None) -> None:
+def remove(store: Path) -> None:
     """Remove the service's file."""
-    unit = _service(store_path)
+    unit = _service(store)
     if not unit.path.exists():
         say(f"unspool: there is no {unit.path}", err=True)
         return

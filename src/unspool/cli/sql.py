@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from unspool.cli.options import path_of, store_option
+from unspool.cli.options import store_option
 from unspool.cli.screen import columns as screen_columns
 from unspool.cli.screen import cut, say
 from unspool.errors import UsageError
@@ -53,9 +53,7 @@ _SAFE = 2**53
 @store_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, all rows.")
 @click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values, all rows.")
-def command(
-    query: str, paths: tuple[str, ...], store_path: str | None, as_json: bool, as_csv: bool
-) -> None:
+def command(query: str, paths: tuple[str, ...], store: Path, as_json: bool, as_csv: bool) -> None:
     """Ask a question in SQL (DuckDB's), about the store or about what PATH holds.
 
     The store has the tables that docs/store.md explains. A folder that `--to parquet` wrote has
@@ -69,7 +67,7 @@ def command(
         raise UsageError("--json and --csv do not go together")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(scratch()))
-        tables = _of_paths(paths, folder) if paths else _of_store(query, path_of(store_path))
+        tables = _of_paths(paths, folder) if paths else _of_store(query, store)
         answer = ask(query, tables, folder / "spill")
         if as_json:
             _print_json(answer)

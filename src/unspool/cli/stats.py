@@ -3,12 +3,13 @@
 import csv
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from unspool.cli.options import filter_options, path_of, store_option
+from unspool.cli.options import filter_options, store_option
 from unspool.cli.screen import columns, print_json, say
 from unspool.store.filters import Filters
 from unspool.store.opening import reading
@@ -43,13 +44,13 @@ BAR = 24
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, all rows.")
 @click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values, all rows.")
 def command(
-    by: Group, limit: int, store_path: str | None, as_json: bool, as_csv: bool, **filters: Any
+    by: Group, limit: int, store: Path, as_json: bool, as_csv: bool, **filters: Any
 ) -> None:
     """Count conversations, turns, tokens (cache apart), cost, failures, lines, and changes kept.
 
     What is unknown is left empty: an unknown price is not zero.
     """  # fmt: skip
-    with reading(path_of(store_path)) as connection:
+    with reading(store) as connection:
         rows = stats(connection, by, Filters(**filters))
     if as_json:
         plain = [msgspec.to_builtins(row) for row in rows]

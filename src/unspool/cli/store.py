@@ -9,9 +9,9 @@ import click
 import msgspec
 
 from unspool.cli.options import (
+    TO_STDOUT,
     filter_options,
     output_options,
-    path_of,
     prepare_sink,
     store_option,
 )
@@ -50,12 +50,11 @@ def command() -> None:
 @command.command("info")
 @store_option
 @as_json_option
-def info(store_path: str | None, as_json: bool) -> None:
+def info(store: Path, as_json: bool) -> None:
     """Say what the store holds."""
-    path = path_of(store_path)
-    with reading(path) as connection:
-        report: dict[str, Any] = maintenance.info(connection, path)
-        report["live"] = live_status(connection, path)
+    with reading(store) as connection:
+        report: dict[str, Any] = maintenance.info(connection, store)
+        report["live"] = live_status(connection, store)
     if as_json:
         print_json(report, indent=0)
         return
@@ -91,9 +90,9 @@ def _live(report: dict[str, Any]) -> Iterator[str]:
 @click.option("--retry", is_flag=True, help="Put them back into the queue.")
 @store_option
 @as_json_option
-def dead(retry: bool, store_path: str | None, as_json: bool) -> None:
+def dead(retry: bool, store: Path, as_json: bool) -> None:
     """List live events that could not be taken in for a fault of unspool's."""
-    layout = Layout.beside(path_of(store_path))
+    layout = Layout.beside(store)
     if not queue_path(layout).exists():
         events = []
     else:
@@ -122,9 +121,9 @@ def dead(retry: bool, store_path: str | None, as_json: bool) -> None:
 @command.command("verify")
 @store_option
 @as_json_option
-def verify(store_path: str | None, as_json: bool) -> int:
+def verify(store: Path, as_json: bool) -> int:
     """Check that the store is sound. Exit code 1 where it is not."""
-    with reading(path_of(store_path)) as connection:
+    with reading(store) as connection:
         faults = maintenance.verify(connection)
     if as_json:
         print_json(faults, indent=0)
@@ -135,16 +134,16 @@ def verify(store_path: str | None, as_json: bool) -> int:
 
 
 @command.command("export")
-@output_options
+@output_options("jsonl", TO_STDOUT)
 @filter_options
 @click.option("-q", "--quiet", is_flag=True, help="No closing line.")
 @store_option
 def export(
-    sink: str, output: str | None, no_reasoning: bool, quiet: bool, store_path: str | None, **given: Any
+    sink: str, output: str | None, no_reasoning: bool, quiet: bool, store: Path, **given: Any
 ) -> None:  # fmt: skip
     """Write what the store holds, all of it or what the filters mean, oldest first."""
     options, combine = prepare_sink(sink, output, given)
-    with reading(path_of(store_path)) as connection, scratch() as folder:
+    with reading(store) as connection, scratch() as folder:
         spool = Path(folder, "pieces")
         chosen = Filters(**given)
         written = export_store(connection, chosen, sink, options, not no_reasoning, spool)
@@ -157,20 +156,19 @@ def export(
 
 @command.command("vacuum")
 @store_option
-def vacuum(store_path: str | None) -> None:
+def vacuum(store: Path) -> None:
     """Give unused space back."""
-    path = path_of(store_path)
-    with writing(path, make=False) as connection:
-        before, after = maintenance.vacuum(connection, path)
+    with writing(store, make=False) as connection:
+        before, after = maintenance.vacuum(connection, store)
     say(f"{size(before)} → {size(after)}", err=True)
 
 
 @command.command("rebuild")
 @store_option
 @as_json_option
-def rebuild(store_path: str | None, as_json: bool) -> None:
+def rebuild(store: Path, as_json: bool) -> None:
     """Make every conversation anew from the records that the store kept."""
-    with writing(path_of(store_path), make=False) as connection:
+    with writing(store, make=False) as connection:
         report = rebuild_store(connection)
     if as_json:
         print_json(report, indent=0)
@@ -183,11 +181,11 @@ def rebuild(store_path: str | None, as_json: bool) -> None:
 @click.option("--type", "event_type", metavar="TYPE", help="Only events of this type.")
 @store_option
 @as_json_option
-def events(ident: str, event_type: str | None, store_path: str | None, as_json: bool) -> None:
+def events(ident: str, event_type: str | None, store: Path, as_json: bool) -> None:
     """List the raw records that the store keeps of a conversation: hook events as they arrived,
     database traces, lines of transcripts. With `--json`, one object per line with the payload.
     """
-    with reading(path_of(store_path)) as connection:
+    with reading(store) as connection:
         entry = StoreCollection(connection).find(ident)
         for event in iter_events(connection, (entry.source, entry.id), event_type):
             if as_json:

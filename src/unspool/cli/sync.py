@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from unspool.cli.options import path_of, store_option
+from unspool.cli.options import store_option
 from unspool.cli.screen import Display, print_json, say_rows
 from unspool.errors import NothingToRead, QueueError, StoreError
 from unspool.inspect.scan import found_paths, is_there, usual_places
@@ -36,7 +36,7 @@ Examples:
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
 def command(
     paths: tuple[str, ...],
-    store_path: str | None,
+    store: Path,
     no_raw: bool,
     wait: float,
     as_json: bool,
@@ -47,8 +47,7 @@ def command(
     Conversations whose files are gone stay in the store.
     """
     started = time.monotonic()
-    path = path_of(store_path)
-    report = sync(list(paths), path, raw=not no_raw, wait_seconds=wait, quiet=quiet or as_json)
+    report = sync(list(paths), store, raw=not no_raw, wait_seconds=wait, quiet=quiet or as_json)
     if as_json:
         print_json(report, indent=0)
     elif not quiet:
@@ -60,7 +59,7 @@ def command(
             ),
             ("conversations", f"{report.written:,} written"),
             *(("problem", f"{n:,} × {code}") for code, n in sorted(report.problems.items())),
-            ("store", f"{path} ({size(path.stat().st_size)})"),
+            ("store", f"{store} ({size(store.stat().st_size)})"),
             ("took", f"{time.monotonic() - started:.1f} s"),
         )
 

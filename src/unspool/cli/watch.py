@@ -3,12 +3,13 @@
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from unspool.cli.options import path_of, store_option
+from unspool.cli.options import store_option
 from unspool.cli.screen import say
 from unspool.errors import UsageError
 from unspool.hooks.spool import Layout
@@ -55,7 +56,7 @@ WORDS = {"waiting": "waiting for you"}
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but what goes wrong.")
 def command(
     paths: tuple[str, ...],
-    store_path: str | None,
+    store: Path,
     as_json: bool,
     once: bool,
     no_raw: bool,
@@ -69,7 +70,6 @@ def command(
     Follows the files and databases under PATH… (or in the usual places), and what installed hooks
     hand over (`unspool hooks install`). One may run per store.
     """
-    store = path_of(store_path)
     # Also the places that do not exist yet: an agent may be installed while we watch.
     tops = list(paths) or topmost(place.path for place in usual_places())
 
