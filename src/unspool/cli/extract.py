@@ -37,22 +37,16 @@ class Extract(click.Command):
     """Takes `--require-system-first true|false` too, as older scripts have it."""
 
     FLAG = "--require-system-first"
-    WORDS: ClassVar = {"true": FLAG, "false": "--no-require-system-first"}
+    WORDS: ClassVar = {f"{FLAG}=true": FLAG, f"{FLAG}=false": "--no-require-system-first"}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        plain: list[str] = []
+        joined: list[str] = []
         for arg in args:
-            name, equals, value = arg.partition("=")
-            if name == self.FLAG and equals:
-                if value.lower() not in self.WORDS:
-                    told = f"{value!r} is neither true nor false"
-                    raise click.BadParameter(told, ctx, param_hint=name)
-                plain.append(self.WORDS[value.lower()])
-            elif plain[-1:] == [self.FLAG] and arg.lower() in self.WORDS:
-                plain[-1] = self.WORDS[arg.lower()]
+            if joined[-1:] == [self.FLAG] and arg.lower() in ("true", "false"):
+                joined[-1] += f"={arg.lower()}"
             else:
-                plain.append(arg)
-        return super().parse_args(ctx, plain)
+                joined.append(arg)
+        return super().parse_args(ctx, [self.WORDS.get(arg, arg) for arg in joined])
 
 
 @click.command("extract", cls=Extract, epilog=EXAMPLES)

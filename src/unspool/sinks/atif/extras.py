@@ -10,7 +10,6 @@ would not give back by itself, as a difference between two JSON values.
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from functools import cache
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -42,6 +41,8 @@ USAGE_WORDS = {
 }
 
 _Struct = TypeVar("_Struct", Trajectory, Message, ToolCall, Usage)
+_BLANKS = {type(b): b for b in (Trajectory("", []), Message("user", ""), ToolCall(""), Usage())}
+"""What says nothing."""
 
 
 def gather(
@@ -56,8 +57,9 @@ def gather(
     words = words or {}
     told = {w: value for w, name in words.items() if (value := getattr(struct, name)) is not None}
     rest: Json = {}
-    for name, default in _defaults(type(struct)):
-        value = getattr(struct, name)
+    blank = _BLANKS[type(struct)]
+    for name in struct.__struct_fields__:
+        value, default = getattr(struct, name), getattr(blank, name)
         if name in placed or name in words.values() or name == "extra" or value is default:
             continue
         if value != default or type(value) is not type(default):
@@ -68,19 +70,6 @@ def gather(
         rest["extra"] = own
         own = {}
     return {**own, **told, **({OURS: rest} if rest else {})} or None
-
-
-@cache
-def _defaults(kind: type[msgspec.Struct]) -> list[tuple[str, Any]]:
-    return [
-        (
-            field.name,
-            field.default
-            if field.default_factory is msgspec.NODEFAULT
-            else field.default_factory(),
-        )
-        for field in msgspec.structs.fields(kind)
-    ]
 
 
 def split(extra: Json | None) -> tuple[Json, Json]:

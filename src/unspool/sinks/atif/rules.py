@@ -356,10 +356,27 @@ class _Check:
             report = self.warning if self.document.get("notes") else self.error
             message = f"is {count}, there are {len(self.steps)} steps"
             report("total-steps", f"{path}.total_steps", message)
+        own = [step for step in self.steps if not step.get("is_copied_context")]
+        own = [step for step in own if step.get("source") == "agent" or step.get("metrics")]
+        # Sub-agents in other files, and steps without figures, may account for what is above the sum.
+        outside = any(ref.get("trajectory_path") for _, ref in self.refs)
         for name, of_step in TOTALS.items():
             total = _number(final.get(name))
-            if total is not None:
-                self._total(total, of_step, f"{path}.{name}")
+            values = [_number(field_of(step.get("metrics"), of_step)) for step in own]
+            figures = [value for value in values if value is not None]
+            if total is None or not figures:
+                continue
+            # The sum of the steps that are not copied; sub-agents' may be counted in.
+            least = math.fsum(figures)
+            sums = (least, math.fsum([least, *_below(self.document, of_step)]))
+            if any(math.isclose(total, one, rel_tol=1e-6, abs_tol=1e-9) for one in sums):
+                continue
+            shown = str(int(least)) if least == int(least) else f"{least:.6g}"
+            if total > least and (len(figures) < len(values) or outside):
+                message = f"is {total}, the steps with figures add up to {shown}"
+                self.warning("total", f"{path}.{name}", message)
+            else:
+                self.error("total", f"{path}.{name}", f"is {total}, the steps add up to {shown}")
 
     def _cached(self, figures: Json, path: str, prefix: str) -> None:
         part, whole = f"{prefix}cached_tokens", f"{prefix}prompt_tokens"
@@ -367,29 +384,6 @@ class _Check:
         if cached is not None and prompt is not None and cached > prompt:
             message = f"{cached} of {prompt} {whole}: it is a part of them"
             self.error("cached", f"{path}.{part}", message)
-
-    def _total(self, total: float, name: str, path: str) -> None:
-        """The sum of the steps that are not copied; sub-agents' may be counted in."""
-        values = [
-            _number(field_of(step.get("metrics"), name))
-            for step in self.steps
-            if (step.get("source") == "agent" or step.get("metrics"))
-            and not step.get("is_copied_context")
-        ]
-        figures = [value for value in values if value is not None]
-        if not figures:
-            return
-        least = math.fsum(figures)
-        most = math.fsum([least, *_below(self.document, name)])
-        if any(math.isclose(total, one, rel_tol=1e-6, abs_tol=1e-9) for one in (least, most)):
-            return
-        shown = str(int(least)) if least == int(least) else f"{least:.6g}"
-        # Sub-agents in other files, and steps without figures, may account for what is above the sum.
-        outside = any(ref.get("trajectory_path") for _, ref in self.refs)
-        if total > least and (len(figures) < len(values) or outside):
-            self.warning("total", path, f"is {total}, the figures steps add up to {shown}")
-        else:
-            self.error("total", path, f"is {total}, the steps add up to {shown}")
 
     def _exists(self, name: str) -> bool:
         """Whether a path beside the document leads somewhere; URLs are taken as they are."""
