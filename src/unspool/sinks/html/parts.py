@@ -9,7 +9,7 @@ from unspool.sinks.html.colours import highlight, language_of
 from unspool.sinks.html.markup import CLIP, Markup, clipped, element, fold, join, link, message_id
 from unspool.sinks.html.prose import render, typed
 from unspool.sources import Shown
-from unspool.trajectory import Attachment, Message
+from unspool.trajectory import Attachment, Usage
 from unspool.views import Aside, Call, Item, Reading, Rule, Said, Turn
 from unspool.views.characters import one_line
 from unspool.views.edits import Edit
@@ -53,37 +53,25 @@ def item_part(reading: Reading, item: Item, turn: Turn, again: bool, agents: Age
         return rule_part(item)
     if isinstance(item, Aside):
         return aside_part(item)
-    return join(said_parts(reading, item, turn, again, agents))
-
-
-def said_parts(
-    reading: Reading, said: Said, turn: Turn, again: bool, agents: Agents
-) -> Iterator[Markup]:
-    message = said.message
-    body = list(_body(said))
-    ident = message_id(reading, said.index)
+    message = item.message
+    body = list(_body(item))
+    ident = message_id(reading, item.index)
+    parts: list[Markup] = []
     if body:
-        kind: str = "error" if said.error else said.category
+        kind: str = "error" if item.error else item.category
         kind += " again" if again else ""
-        is_prompt = said is turn.prompt
-        only_thinks = bool(message.thinking) and not message.content.strip()
-        yield element(
-            "article",
-            {
-                "class": f"unit message {kind}" + (" only-reasoning" if only_thinks else ""),
-                "id": ident,
-                "tabindex": "-1",
-                "aria-label": f"Message {said.index + 1}: {_who(said)}",
-            },
-            _header(reading, said, turn if is_prompt else None),
-            *body,
-        )
-    elif not said.calls:
-        yield element("span", {"id": ident})  # nothing to show, but links to it must lead there
-    for number, call in enumerate(said.calls):
+        kind += " only-reasoning" if message.thinking and not message.content.strip() else ""
+        label = f"Message {item.index + 1}: {_who(item)}"
+        own = {"class": f"unit message {kind}", "id": ident, "tabindex": "-1", "aria-label": label}
+        header = _header(reading, item, turn if item is turn.prompt else None)
+        parts.append(element("article", own, header, *body))
+    elif not item.calls:
+        parts.append(element("span", {"id": ident}))  # nothing to show, but links must lead there
+    for number, call in enumerate(item.calls):
         # The message itself must have a place to link to, also where it is nothing but calls.
-        own = ident if not body and not number else f"{ident}-{number + 1}"
-        yield call_part(reading, call, own, agents(reading, call))
+        place = ident if not body and not number else f"{ident}-{number + 1}"
+        parts.append(call_part(reading, call, place, agents(reading, call)))
+    return join(parts)
 
 
 def _who(said: Said) -> str:
@@ -95,51 +83,36 @@ def _who(said: Said) -> str:
 
 
 def _header(reading: Reading, said: Said, turn: Turn | None) -> Markup:
-    message = said.message
+    message, usage = said.message, said.message.usage or Usage()
     who: Markup = element("span", {"class": "who"}, _who(said))
     if turn is not None and turn.number is not None:
         turn_number = element("span", {"class": "number"}, f"Turn {turn.number + 1}")
         who = element("h2", None, who, " ", turn_number)
-    notes = [_note(message.mode, "mode"), _note(message.status, "status")]
-    if message.copied:
-        notes.append(_note("copied", "status"))
-    margin: list[object] = []
-    if turn is not None:
-        margin.append(_figure(duration(turn.duration_ms), "Time until the next prompt"))
-    margin.append(_tokens(message))
-    if message.timestamp:
-        shown = clock(message.timestamp)
-        stamp = {"datetime": message.timestamp, "title": day_and_time(message.timestamp)}
-        margin.append(element("time", stamp, shown) if shown else None)
-    ident = message_id(reading, said.index)
-    margin.append(link(ident))
-    return element("header", None, who, notes, element("span", {"class": "margin"}, margin))
-
-
-def _note(value: str | None, kind: str) -> Markup | None:
-    return element("span", {"class": f"note {kind}"}, one_line(value, 40)) if value else None
-
-
-def _figure(value: str, title: str) -> Markup | None:
-    return element("span", {"title": title}, value) if value else None
-
-
-def _tokens(message: Message) -> Markup | None:
-    usage = message.usage
-    if usage is None:
-        return None
-    read, written = count(usage.prompt_tokens), count(usage.completion_tokens)
-    title = ", ".join(
-        f"{number:,} tokens {what}"
-        for number, what in (
-            (usage.prompt_tokens, "in"),
-            (usage.cached_tokens, "of them from the cache"),
-            (usage.completion_tokens, "out"),
-        )
-        if number is not None
+    told = {"mode": message.mode, "status": message.status}
+    notes = [(name, value) for name, value in told.items() if value]
+    notes += [("status", "copied")] if message.copied else []
+    margin: list[Markup] = []
+    if turn is not None and (lasted := duration(turn.duration_ms)):
+        margin.append(element("span", {"title": "Time until the next prompt"}, lasted))
+    figures = (
+        (usage.prompt_tokens, "in"),
+        (usage.cached_tokens, "of them from the cache"),
+        (usage.completion_tokens, "out"),
     )
-    shown = " ".join(word for word in (read and f"↑{read}", written and f"↓{written}") if word)
-    return _figure(shown, title)
+    title = ", ".join(f"{number:,} tokens {what}" for number, what in figures if number is not None)
+    read, written = count(usage.prompt_tokens), count(usage.completion_tokens)
+    if shown := " ".join(word for word in (read and f"↑{read}", written and f"↓{written}") if word):
+        margin.append(element("span", {"title": title}, shown))
+    if shown := clock(message.timestamp):
+        stamp = {"datetime": message.timestamp, "title": day_and_time(message.timestamp)}
+        margin.append(element("time", stamp, shown))
+    return element(
+        "header",
+        None,
+        who,
+        [element("span", {"class": f"note {kind}"}, one_line(value, 40)) for kind, value in notes],
+        element("span", {"class": "margin"}, margin, link(message_id(reading, said.index))),
+    )
 
 
 def _body(said: Said) -> Iterator[Markup]:
