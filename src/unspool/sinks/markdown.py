@@ -6,7 +6,7 @@ One `<id>.md` per conversation, sub-agents where they were called. `docs/markdow
 import json
 import re
 from collections.abc import Iterator
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from unspool.sinks import Family, Options, Piece, safe_name
 from unspool.sources import Shown
@@ -23,7 +23,6 @@ MANY_FILES = True
 FAMILIES = True
 
 _DEEPEST = 6
-_LINK = re.compile(r"\[([^\[\]]*)\]\(<?([^()<>\s]+)>?\)")
 
 
 def write(family: Family, options: Options) -> Iterator[Piece]:
@@ -112,16 +111,9 @@ def _said(item: Said, level: int) -> Iterator[str]:
 
 def _call(call: Call, level: int) -> str:
     name = f"<code>{html(call.call.name or 'tool')}</code>"
-    line = call.line
-    if not line:
-        # How the program itself put the call into words.
-        extra = call.call.extra or {}
-        words = extra.get("past_tense") or extra.get("invocation")
-        line = _LINK.sub(_linked, words) if isinstance(words, str) else ""
-    notes = [html(line)] if line else []
-    status = call.call.status
+    notes = [html(call.line)] if call.line else []
     if call.failed:
-        notes.append(f"<b>{html(status or 'failed')}</b>")
+        notes.append(f"<b>{html(call.call.status or 'failed')}</b>")
     if call.duration_ms is not None:
         notes.append(html(duration(call.duration_ms)))
     blocks: list[str] = []
@@ -143,11 +135,6 @@ def _call(call: Call, level: int) -> str:
     blocks += [_inner(child, f"Sub-agent: {child.title}", level) for child in call.children]
     body = "\n\n".join(block for block in blocks if block)
     return details(" — ".join([name, *notes]), body or "*no input, no output*")
-
-
-def _linked(match: re.Match[str]) -> str:
-    """A link as words: VS Code leaves its text empty and shows the file's name."""
-    return match[1] or unquote(match[2].partition("#")[0].rstrip("/").rpartition("/")[2])
 
 
 def _inner(reading: Reading, summary: str, level: int) -> str:

@@ -1,10 +1,12 @@
 """Tool calls in a line: the one argument that says what the call does."""
 
+import re
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
-from unspool.io.values import field_of, parse_object
+from unspool.io.values import field_of, parse_object, str_of
 from unspool.trajectory import ToolCall
 from unspool.views.characters import one_line
 from unspool.views.edits import read_patch
@@ -51,14 +53,20 @@ _TELLING = (
 """Arguments that tell what a call is about, the most telling first."""
 _COMPANIONS = {"pattern": "path", "query": "path", "regex": "path", "glob_pattern": "path"}
 _TODOS = ("todos", "todoList", "plan", "tasks")
+_LINK = re.compile(r"\[([^\[\]]*)\]\(<?([^()<>\s]+)>?\)")
 LIMIT = 160
 
 
 def headline(call: ToolCall, root: str = "") -> str:
     """What the call does, on one line; paths below `root` are shown relative to it."""
     arguments = parse_object(call.arguments)
-    if arguments is None:
-        return one_line(_patched(call.arguments) or call.arguments, LIMIT)
+    if not arguments:
+        # How the program itself put the call into words: `Read [](file:///a/b.py), lines 1 to 5`. It
+        # leaves the text of a link empty and shows the file's name.
+        extra = call.extra or {}
+        told = _LINK.sub(_file_name, str_of(extra.get("past_tense") or extra.get("invocation")))
+        given = call.arguments if arguments is None else ""
+        return one_line(_patched(given) or given or told, LIMIT)
     for name in _TELLING:
         words = _said(arguments.get(name))
         if not words:
@@ -70,6 +78,10 @@ def headline(call: ToolCall, root: str = "") -> str:
             words = f"{words}  in {_below(companion, root)}"
         return one_line(_below(words, root), LIMIT)
     return one_line(_leftover(arguments), LIMIT)
+
+
+def _file_name(match: re.Match[str]) -> str:
+    return match[1] or unquote(match[2].partition("#")[0].rstrip("/").rpartition("/")[2])
 
 
 def _said(value: object) -> str:
