@@ -47,7 +47,7 @@ class Processes(Workers):
         self, folder: Path, job: Job, names: dict[str, str], progress: Progress | None
     ) -> None:
         self._progress = progress
-        self._taken = context().Value("q", 0)
+        self._taken = context().Array("q", job.workers)
         self._bytes_read = context().Array("q", job.workers)
         self._bytes_told = 0
         self._processes = [
@@ -65,7 +65,7 @@ class Processes(Workers):
         return answers
 
     def share(self, step: str, items: list[Any]) -> list[Any]:
-        self._taken.value = 0
+        self._taken[:] = [0] * len(self._taken)
         return self.ask(step, items, shared=True)
 
     def _tell_progress(self) -> None:
@@ -95,16 +95,23 @@ def _serve(
     while True:
         step, arguments, shared = pipe.recv()
         if shared:
-            arguments = (_untaken(arguments[0], taken),)
+            arguments = (_untaken(arguments[0], taken, share[0]),)
         pipe.send(attempt(getattr(worker, step), *arguments))
 
 
-def _untaken(items: list[Any], taken: Any) -> Iterator[Any]:
-    """The items that no other worker took: each takes the next when it has time."""
+def _untaken(items: list[Any], taken: Any, worker: int) -> Iterator[Any]:
+    """The items that no other worker took: each takes the next of its own share when it has time, and
+    then of the share of which most is left. (A conversation goes on in the next file, so neighbours
+    are best read by one.) `taken`: how many of each share are."""
+    starts = [len(items) * number // len(taken) for number in range(len(taken) + 1)]
     while True:
         with taken.get_lock():
-            number = taken.value
-            taken.value += 1
-        if number >= len(items):
-            return
-        yield items[number]
+            left = [
+                end - start - n for start, end, n in zip(starts, starts[1:], taken, strict=False)
+            ]
+            share = worker if left[worker] else left.index(max(left))
+            if not left[share]:
+                return
+            at = starts[share] + taken[share]
+            taken[share] += 1
+        yield items[at]
