@@ -77,8 +77,9 @@ class Reader:
 
     def read(self) -> Iterator[AnyFact]:
         head = read_head(self.origin.path)
-        payloads = head.objects or hooklogs.head_payloads(head)
-        if hooks.may_be_log(head) and any(map(hooks.unwrap, payloads)):
+        if hooks.may_be_log(head) and any(
+            map(hooks.unwrap, head.objects or hooklogs.head_payloads(head))
+        ):
             # Nobody prescribes the shape of these; lines of a transcript may stand among them.
             for logged in hooklogs.read_log(self.origin, self.recover):
                 self.tally.records += logged.lost
@@ -91,7 +92,7 @@ class Reader:
                     yield from self._problem(logged.offset, logged.code, logged.text)
             return
         # A packed file, which is not cut into ranges, has lines all the same.
-        lines = b"\n" not in head.data or bool(head.objects)
+        lines = b'}\n{"' in head.data or b"\n" not in head.data or bool(head.objects)
         origin = msgspec.structs.replace(self.origin, lines=lines)
         # Undo state may hold whole files; nothing in it was said.
         undo = b'{"type":"file-history-snapshot"'
