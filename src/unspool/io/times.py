@@ -20,10 +20,8 @@ _MICROS_LIMIT = _MILLIS_LIMIT * 1000
 
 def parse_time(value: object) -> int | None:
     """Microseconds since 1970 from ISO text or an epoch number; None where it is neither."""
-    if type(value) is int or type(value) is float:
-        return _from_number(value)
     if not isinstance(value, str):
-        return None
+        return _from_number(value) if type(value) is int or type(value) is float else None
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:
@@ -66,33 +64,28 @@ _SECONDS = tuple(f":{second:02d}." for second in range(60))
 _MILLIS = tuple(f"{milli:03d}Z" for milli in range(1000))
 
 
+@lru_cache(maxsize=256)  # what is told of a record bears its time, too
 def format_time(micros: int | None) -> str | None:
     """ISO text in UTC with a Z; milliseconds unless the time is finer than that."""
     if micros is None:
         return None
-    day, rest = divmod(micros, 86_400_000_000)
-    date = _date_text(day)
-    if date is None:
+    minute, rest = divmod(micros, 60_000_000)
+    text = _minute_text(minute)
+    if text is None:
         return None
-    minute, rest = divmod(rest, 60_000_000)
     second, rest = divmod(rest, 1_000_000)
     if rest % 1000:
-        return f"{date}{_minute_text(minute)}{_SECONDS[second]}{rest:06d}Z"
-    return date + _minute_text(minute) + _SECONDS[second] + _MILLIS[rest // 1000]
+        return f"{text}{_SECONDS[second]}{rest:06d}Z"
+    return text + _SECONDS[second] + _MILLIS[rest // 1000]
 
 
 @lru_cache(maxsize=24 * 60)
-def _minute_text(minute: int) -> str:
-    return f"T{minute // 60:02d}:{minute % 60:02d}"
-
-
-@lru_cache(maxsize=64)
-def _date_text(day: int) -> str | None:
+def _minute_text(minute: int) -> str | None:
     try:
-        moment = _EPOCH + timedelta(days=day)
+        moment = _EPOCH + timedelta(minutes=minute)
     except OverflowError:
         return None
-    return moment.date().isoformat() if moment.year >= 1000 else None
+    return moment.isoformat()[:16] if moment.year >= 1000 else None
 
 
 _AGO = re.compile(r"^(\d{1,9})\s*(min|h|d|w)$")

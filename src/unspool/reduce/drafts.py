@@ -12,7 +12,7 @@ echoes.py and matching.py; messages.py makes messages out of the drafts.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -35,10 +35,11 @@ from unspool.facts import (
 )
 from unspool.reduce.echoes import Anchors, Channel, match_echoes
 from unspool.reduce.matching import Calls
-from unspool.reduce.records import Record
+from unspool.reduce.records import Listed, Record
 from unspool.trajectory import Message
 
 STANDIN = Rank.STANDIN
+_UNRANKED = frozenset((Link, Problem))
 ENDS = ("turn_end", "end")
 """Marks that stand behind the words of their own record."""
 
@@ -103,10 +104,8 @@ class Assembly:
         self._stand_ins: list[tuple[int, Record, AnyFact]] = []
         """What holds only where no store tells of the conversation."""
 
-    def take(self, records: Iterable[Record]) -> None:
-        total = 0
+    def take(self, records: list[Record]) -> None:
         for place, record in enumerate(records):
-            total = place + 1
             for origin in record.others:  # it stands at the same place in all of them
                 self.anchors.tie(origin, place, place, record.time is not None)
             if record.ready:
@@ -122,7 +121,7 @@ class Assembly:
         if self._nameless or self._alike:
             Calls(self, self._nameless).match()
         match_echoes(self, self._echoes)
-        self._settle_places(total)
+        self._settle_places(len(records))
         self._place_calls()
         # An echo without words whose calls were all known from elsewhere says nothing.
         for ident, draft in list(self.drafts.items()) if self._echoes else ():
@@ -138,20 +137,28 @@ class Assembly:
                 del self.drafts[ident]
         self._rename()
 
-    def _take(self, place: int, record: Record, fact: AnyFact) -> None:
+    def _take(self, place: int, record: Record, fact: Any) -> None:
         kind = type(fact)
-        if kind is Link or kind is Problem:
+        if kind in _UNRANKED:
             if fact.time is not None:
                 self.times.append(fact.time)
             if kind is Link:
                 self._open = None
             return
-        rank = fact.rank  # type: ignore[union-attr]  # all other kinds of a thread have one
+        rank = fact.rank
         if fact.time is not None:
             (self.echo_times if rank >= ECHO else self.times).append(fact.time)
         if rank >= STANDIN and kind is not Noted:
             self._stand_ins.append((place, record, fact))
-        elif type(fact) is ToolCalled:
+        elif kind is MessageSeen or kind is Listed:
+            ident = fact.id or f"{record.entry}#{fact.number}"
+            if rank:
+                self._echoes[(rank, fact.origin)].append((place, ident, fact))
+            else:
+                self.add_part(place, fact, self._joined(fact, ident))
+        elif kind is UsageReported:
+            self.usage.append((place, fact))
+        elif kind is ToolCalled:
             if fact.id:
                 call = self.call(fact.id, place)
                 if rank:
@@ -163,7 +170,7 @@ class Assembly:
                     self._alike = True
             else:
                 self._nameless.append((place, fact))
-        elif type(fact) is ToolReturned:
+        elif kind is ToolReturned:
             self._open = None
             if fact.call:
                 call = self.call(fact.call, place)
@@ -174,17 +181,9 @@ class Assembly:
                 call.results.append(fact)
             else:
                 self._nameless.append((place, fact))
-        elif isinstance(fact, MessageSeen):
-            ident = fact.id or f"{record.entry}#{fact.number}"
-            if rank:
-                self._echoes[(rank, fact.origin)].append((place, ident, fact))
-            else:
-                self.add_part(place, fact, self._joined(fact, ident))
-        elif type(fact) is UsageReported:
-            self.usage.append((place, fact))
-        elif type(fact) is Marked:
+        elif kind is Marked:
             self.marks.append((place, fact))
-        elif type(fact) is Noted:
+        elif kind is Noted:
             if fact.on == "following":
                 self.following.append((place, fact))
                 return
@@ -309,6 +308,8 @@ class Assembly:
         """What the call did to files: per path, each field from the fact that knows best."""
         told: list[ToolCalled | ToolReturned] = [*call.results, *call.seen]
         facts = [fact for fact in told if fact.files]
+        if not facts:
+            return
         touched: dict[str, tuple[ToolCalled | ToolReturned, dict[str, Any]]] = {}
         for fact in sorted(facts, key=_by_rank):
             for touch in fact.files:

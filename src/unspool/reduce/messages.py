@@ -84,6 +84,8 @@ def build_messages(
 
 
 def _best_rank(draft: Draft) -> int:
+    if draft.parts and draft.parts[0].rank == 0:  # as nearly always
+        return 0
     ranks = [part.rank for part in draft.parts]
     for call in [draft.orphan] if draft.orphan else draft.calls:
         ranks += [fact.rank for fact in call.seen]

@@ -10,6 +10,7 @@ turn. Every "first" and "last" in the reducer means this order.
 
 from collections.abc import Iterable
 from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple, get_args
 
 from unspool.facts import AnyFact, Marked, MessageSeen, ToolCalled, ToolReturned
@@ -23,7 +24,7 @@ class Ordered(NamedTuple):
     superseded: int
 
 
-def put_in_order(facts: Iterable[AnyFact]) -> Ordered:
+def put_in_order(facts: list[AnyFact]) -> Ordered:
     sequences = _sequences(facts)
     best: dict[str, Record] = {}
     editions: dict[str, int] = {}
@@ -52,11 +53,14 @@ def put_in_order(facts: Iterable[AnyFact]) -> Ordered:
     return Ordered(merged, superseded)
 
 
+_origin_of = attrgetter("origin")
 _KINDS = {kind: number for number, kind in enumerate(get_args(AnyFact))}
 
 
-def _sequences(facts: Iterable[AnyFact]) -> dict[str, list[Record]]:
+def _sequences(facts: list[AnyFact]) -> dict[str, list[Record]]:
     """The records of every origin, in its order."""
+    if len(set(map(_origin_of, facts))) == 1:
+        return {facts[0].origin: _records(facts[0].origin, facts)}
     origins: dict[str, list[AnyFact]] = {}
     origin = ""
     own: list[AnyFact] = []
@@ -72,18 +76,19 @@ def _records(origin: str, facts: list[AnyFact], is_sorted: bool = False) -> list
     """The records of one origin. Its facts mostly come as it was read, one by one; else they are sorted
     first, and each is taken once."""
     records: list[Record] = []
-    offset, number, entry = -_LAST, -1, ""
+    offset, number = -_LAST, -1
     here: dict[str, Record] = {}
     """The records at the offset, by their ids: mostly one."""
     for fact in facts:
-        if fact.offset > offset:
-            offset, here, record = fact.offset, {}, None
-        elif fact.offset == offset and (fact.number > number or is_sorted):
-            record = here[entry] if fact.entry == entry else here.get(fact.entry)
+        entry, at = fact.entry, fact.offset
+        if at > offset:
+            offset, here, record = at, {}, None
+        elif at == offset and (fact.number > number or is_sorted):
+            record = here.get(entry)
         else:
             unique = {(f.offset, f.number, _KINDS[type(f)]): f for f in reversed(facts)}
             return _records(origin, [unique[place] for place in sorted(unique)], is_sorted=True)
-        number, entry = fact.number, fact.entry
+        number = fact.number
         if record is None:
             record = here[entry] = Record(entry or f"{origin}:{offset}", origin, offset)
             records.append(record)

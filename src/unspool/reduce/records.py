@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -51,14 +52,15 @@ class Record(msgspec.Struct, eq=False, gc=False):
     others: tuple[str, ...] = ()
     """The other origins that hold it too."""
 
-    def add(self, fact: AnyFact) -> None:
+    def add(self, fact: Any) -> None:
         self.facts.append(fact)
         if fact.after is not None:
             self.after = fact.after
         if self.time is None:
             self.time = fact.time
         # (A look at the type is several times faster than `isinstance` where the answer is no.)
-        if type(fact) is MessageSeen:
+        kind = type(fact)
+        if kind is MessageSeen:
             self.spoken = True
             if fact.kind != "injected" and fact.role != "system":
                 self.telling = True
@@ -66,13 +68,13 @@ class Record(msgspec.Struct, eq=False, gc=False):
                 self.side = True
             if fact.withdrawn:
                 self.withdrawn = True
-        elif type(fact) is ToolCalled or type(fact) is ToolReturned:
+        elif kind is ToolCalled or kind is ToolReturned:
             self.telling = True
             if fact.side:
                 self.side = True
-        elif type(fact) is Noted:
+        elif kind is Noted:
             self.noted = True
-        elif type(fact) is Marked and fact.kind == "rewind":
+        elif kind is Marked and fact.kind == "rewind":
             self.telling = True
 
     @property

@@ -21,6 +21,7 @@ whose request, words or calls only a branch knows, goes there.
 """
 
 from collections.abc import Iterable
+from itertools import count
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -60,9 +61,9 @@ def _asides(nodes: dict[str, Record]) -> set[str]:
     """What hangs on the same injected record as something else and asks the model nothing: the
     commands that a person ran beside the conversation, and what they printed. They are no fork
     (programs hang them all on one warning, written once) and keep their place in the order."""
-    children: dict[str, list[str]] = {}
-    if not any(record.spoken and not record.telling for record in nodes.values()):
+    if not [record for record in nodes.values() if record.spoken and not record.telling]:
         return set()  # nothing was injected
+    children: dict[str, list[str]] = {}
     for entry, record in nodes.items():
         if record.after:
             children.setdefault(record.after, []).append(entry)
@@ -133,35 +134,41 @@ def tree_tops(parents: dict[str, str | None]) -> dict[str, str]:
 def _chains(
     records: list[Record], nodes: dict[str, Record], parents: dict[str, str | None]
 ) -> dict[str, int]:
-    """Entries on the chain → rank in it, segment after segment."""
+    """Entries on the chain → place in it, segment after segment; all others have room between two."""
     # Where every request was taken out again, the chat is told as it was: else nothing is left of it
     # (cases/vscode_chat/two_folders).
     emptied = all(record.withdrawn for record in nodes.values() if _is_turn(record))
     tops = tree_tops(parents)
-    leaves: dict[str, str | None] = {entry: None for entry in nodes if tops[entry] == entry}
+    leaves: dict[str, str | None] = {
+        entry: None for entry, parent in parents.items() if parent is None
+    }
     """Root → the last leaf above it."""
-    for record in records:
-        entry = record.entry
-        if entry in nodes and _is_turn(record) and (emptied or not record.withdrawn):
-            leaves[tops[entry]] = entry
-    ranks: dict[str, int] = {}
+    leafless = len(leaves)
+    for record in reversed(records):
+        if not (record.telling and record.entry in nodes) or record.side:
+            continue
+        root = tops[record.entry]
+        if leaves[root] is None and (emptied or not record.withdrawn):
+            leaves[root] = record.entry
+            leafless -= 1
+            if not leafless:
+                break
+    chain: list[str] = []
     for leaf in leaves.values():
-        at = leaf
-        path = []
-        while at is not None:
-            path.append(at)
-            at = parents[at]
-        for entry in reversed(path):
-            ranks[entry] = len(ranks)
-    return ranks
+        path: list[str] = []
+        while leaf is not None:
+            path.append(leaf)
+            leaf = parents[leaf]
+        chain += reversed(path)
+    return dict(zip(chain, count(0, 2 * len(nodes) + 1), strict=False))
 
 
-def _recover(nodes: dict[str, Record], chain: dict[str, int]) -> dict[str, tuple[int, int]]:
+def _recover(nodes: dict[str, Record], chain: dict[str, int]) -> dict[str, int]:
     """The chain with the off-chain parts of its messages and the results of its calls.
 
     Parallel tools fork the tree: one line per call, and each result hangs on its own call's line.
     """
-    places: dict[str, tuple[int, int]] = {entry: (rank, 0) for entry, rank in chain.items()}
+    places = dict(chain)
     off = [record for entry, record in nodes.items() if entry not in chain]
     if not any(_is_turn(record) for record in off):
         return places
@@ -170,10 +177,10 @@ def _recover(nodes: dict[str, Record], chain: dict[str, int]) -> dict[str, tuple
     so_far: dict[str, int] = {}
     call_at: dict[str, int] = {}
     parts: list[tuple[Record, str, int | None]] = []
-    """Off-chain records, the message they are a part of, the rank of the part written before."""
+    """Off-chain records, the message they are a part of, the place of the part written before."""
     for entry, record in nodes.items():
-        rank = chain.get(entry)
-        if rank is None:
+        place = chain.get(entry)
+        if place is None:
             parts += [(record, name, so_far.get(name)) for name in _messages(record)[:1]]
             continue
         # Where the messages that have parts off the chain, and all calls, stand on it.
@@ -182,37 +189,34 @@ def _recover(nodes: dict[str, Record], chain: dict[str, int]) -> dict[str, tuple
                 name = fact.id
             elif type(fact) is ToolCalled:
                 name = fact.message
-                call_at[fact.id] = rank
+                call_at[fact.id] = place
             else:
                 continue
             if name in wanted:
-                first[name] = min(rank, first.get(name, rank))
-                so_far[name] = rank
+                first[name] = min(place, first.get(name, place))
+                so_far[name] = place
     number = 0
-    for record, name, rank_before in parts:
+    for record, name, before in parts:
         if name in first:
             # {"uuid": "5", "message": {"id": "m1"}} off the chain, while other parts of m1 are on it:
             # it goes behind the part of m1 that was written before it.
             number += 1
-            rank = first[name] if rank_before is None else rank_before
-            places[record.entry] = (
-                rank,
-                number if rank_before is not None else number - len(nodes),
-            )
+            place = first[name] if before is None else before
+            places[record.entry] = place + number - (len(nodes) if before is None else 0)
             for fact in record.facts:
                 if type(fact) is ToolCalled:
-                    call_at[fact.id] = rank
+                    call_at[fact.id] = place
     for record in off:
         if record.entry in places:
             continue
-        ranks = [
+        called = [
             call_at[fact.call]
             for fact in record.facts
             if type(fact) is ToolReturned and fact.call in call_at
         ]
-        if ranks:
+        if called:
             number += 1
-            places[record.entry] = (max(ranks), number)
+            places[record.entry] = max(called) + number
     return places
 
 
@@ -234,7 +238,7 @@ def _messages(record: Record) -> list[str]:
 def _branches(
     nodes: dict[str, Record],
     parents: dict[str, str | None],
-    kept: dict[str, tuple[int, int]],
+    kept: dict[str, int],
 ) -> Branches:
     """Off-chain trees that hold messages, each with the entry that it forks from."""
     off = {
@@ -253,12 +257,10 @@ def _branches(
     ]
 
 
-def _lay_out(
-    records: list[Record], kept: dict[str, tuple[int, int]], abandoned: set[str]
-) -> list[Record]:
-    """Chain records by rank; all others right behind the record that they stand behind."""
-    placed: list[tuple[tuple[int, int], Record]] = []
-    before: tuple[int, int] = (-1, 0)
+def _lay_out(records: list[Record], kept: dict[str, int], abandoned: set[str]) -> list[Record]:
+    """Chain records by place; all others right behind the record that they stand behind."""
+    placed: list[tuple[int, Record]] = []
+    before = -len(records)
     for record in records:
         if record.entry not in abandoned:
             before = kept.get(record.entry, before)

@@ -15,7 +15,7 @@ from unspool.io.times import parse_time
 from unspool.sources import hooklogs
 from unspool.sources.claude_code import bare, context, hooks, stream
 from unspool.sources.claude_code.companions import file_of, first_session
-from unspool.sources.claude_code.lines import LINE, NAME, Body, Line, child_id, parse_raw
+from unspool.sources.claude_code.lines import LINE, NAME, Body, Line, Usage, child_id, parse_raw
 from unspool.sources.claude_code.transcript import (
     message_id,
     read_assistant,
@@ -58,11 +58,11 @@ class Reader:
         self.tally = tally
         self.recover = recover
         self.file = file_of(origin.path)
-        self._keys: dict[tuple[str, str], Key] = {}
+        self._keys: dict[tuple[Any, ...], tuple[Key, bool]] = {}
         self._noted = Notebook()
         self._last_notes: dict[tuple[Key, int], tuple[Any, ...]] = {}
         """By rank: a line may turn out to be told better elsewhere, and its notes go with it."""
-        self._last_usage: tuple[Any, ...] = ()
+        self._last_usage: Usage | None = None
         self._last_answer: tuple[Any, ...] = ()
 
     @cached_property
@@ -96,10 +96,10 @@ class Reader:
         origin = msgspec.structs.replace(self.origin, lines=lines)
         # Undo state may hold whole files; nothing in it was said.
         undo = b'{"type":"file-history-snapshot"'
-        for record in iter_json_lines(
+        for offset, data, line in iter_json_lines(
             origin, LINE, self.tally, self.recover, noise=undo, lazy=True
         ):
-            yield from self._read_line(*record, None)
+            yield from self._read_line(offset, data, line, None)
 
     def _problem(self, offset: int, code: str, found: bytes | str) -> list[AnyFact]:
         scribe = Scribe(NOBODY, self.origin.path, offset)
@@ -155,14 +155,13 @@ class Reader:
 
     def _key(self, line: Line) -> tuple[Key, bool]:
         """The conversation of a line, and whether it is a side thread without a name."""
-        file = self.file
-        session = file.session or line.sessionId or self._session
-        agent = file.agent or (line.agentId if line.isSidechain else None) or ""
-        key = self._keys.get((session, agent))
-        if key is None:
+        named = (line.sessionId, line.agentId, line.isSidechain)
+        if named not in self._keys:
+            session = self.file.session or line.sessionId or self._session
+            agent = self.file.agent or (line.agentId if line.isSidechain else None)
             key = (NAME, child_id(session, agent) if agent else session)
-            self._keys[(session, agent)] = key
-        return key, not agent and bool(line.isSidechain)
+            self._keys[named] = (key, not agent and bool(line.isSidechain))
+        return self._keys[named]
 
     def _read_chained(self, offset: int, data: bytes, line: Line, kind: str) -> list[AnyFact]:
         key, side = self._key(line)
@@ -206,15 +205,12 @@ class Reader:
     def _repeats(self, line: Line, body: Body, key: Key) -> bool:
         """Whether the line says of its message, beside words and calls, what the line before said.
         Most versions repeat the usage on every line of a message, too: once is enough."""
-        if body.usage is not None and body.id:
-            usage = (body.id, body.stop_reason, body.usage)
-            if usage == self._last_usage:
-                body.usage = None
-            else:
-                self._last_usage = usage
         answer = (key, message_id(line, body), body.model, line.requestId, body.stop_reason)
         repeats = answer == self._last_answer
-        self._last_answer = answer
+        if repeats and body.usage == self._last_usage:
+            body.usage = None
+        else:
+            self._last_answer, self._last_usage = answer, body.usage
         return repeats
 
     def _note(self, line: Line, scribe: Scribe, floor: bool) -> None:
@@ -235,7 +231,7 @@ class Reader:
                     scribe.note(name, value, noted_rank)
                     if (name, value) == ("session_kind", "bg"):
                         scribe.note("forked", True)
-        if self._noted.is_new(key, "floor", floor):
+        if floor and self._noted.is_new(key, "floor", floor):
             scribe.note("completion_tokens", "floor")
 
     def _read_agent_progress(self, line: Line, offset: int, scribe: Scribe) -> None:

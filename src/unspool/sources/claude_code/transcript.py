@@ -7,6 +7,7 @@ One answer is split over several lines, a content block each; `message.id` holds
     {"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"toolu_1",…}]},…}
 """
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ from unspool.sources.claude_code.lines import (
 from unspool.sources.claude_code.results import read_result
 from unspool.sources.claude_code.words import read_task, read_words
 from unspool.sources.hook_payloads import CLAUDE_FILE_TOOLS
-from unspool.sources.scribe import Scribe, all_input, title_of, touched
+from unspool.sources.scribe import Scribe, title_of, touched
 
 COMMAND_GUESS = Rank.GUESS + 2
 """A slash command says what a session was about where nothing else was typed."""
@@ -94,7 +95,8 @@ def read_assistant(line: Line, body: Body, scribe: Scribe, repeats: bool = False
                 failed=bool(block.is_error),
                 details=plain_block(block).get("content"),
             )
-    floor = body.usage is not None and _is_floor(body, line.version or "")
+    begun = body.usage is not None and body.stop_reason is None
+    floor = begun and _tells_beginning(line.version or "")
     if body.usage is not None and not wrong:
         model = body.model or ""
         # An answer that has just begun, or was cut off, counts one token (case cut_answer):
@@ -127,7 +129,7 @@ def tell_usage(
     if floor:
         extra["completion_floor"] = True
     scribe.usage(
-        prompt=all_input(fresh or 0, read, written) or None,
+        prompt=(fresh or 0) + (read or 0) + written or None,
         completion=None if unknown and not floor else usage.output_tokens,
         cached=read,
         cache_write=written if written or flat is not None else None,
@@ -137,10 +139,9 @@ def tell_usage(
     )
 
 
-def _is_floor(body: Body, version: str) -> bool:
+@cache
+def _tells_beginning(version: str) -> bool:
     """Up to 2.1.52 output tokens are what was known when the stream began, unless it ended."""
-    if body.stop_reason is not None:
-        return False
     try:
         numbers = tuple(int(part) for part in version.split("-")[0].split("."))
     except ValueError:
