@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -208,25 +209,25 @@ def iter_lines(origin: Origin, ends: bytes = b"\r\n\0 \t,") -> Iterator[tuple[in
             file.seek(offset - 1)
             offset += _pass_line(file) - 1
         end = origin.end if origin.end is not None else _length(file)
-        if end is not None and offset >= end:
+        if offset >= end:
             return
         for line in file:
             start = offset
             offset += len(line)
-            if start == 0:
+            if not start:
                 line = line.removeprefix(b"\xef\xbb\xbf")
             line = line.strip(ends)
             if line:
                 yield start, line
-            if end is not None and offset >= end:
+            if offset >= end:
                 return  # before the next line is read, which is another's and may be very long
 
 
-def _length(file: io.BufferedReader) -> int | None:
+def _length(file: io.BufferedReader) -> int:
     """How long a plain file is now: one that is written faster than it is read would never end.
 
-    None where that is not told (packed files, pipes, the kernel's own files).
+    More than any where that is not told (packed files, pipes, the kernel's own files).
     """
     if not isinstance(file.raw, io.FileIO):
-        return None
-    return os.fstat(file.fileno()).st_size or None
+        return sys.maxsize
+    return os.fstat(file.fileno()).st_size or sys.maxsize

@@ -5,6 +5,8 @@ conversations stay small.
 """
 
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
+from struct import iter_unpack
 from typing import Any
 
 import msgspec
@@ -279,4 +281,4 @@ def digests(messages: Iterable[Message]) -> bytes:
 
 
 def iter_digests(ids: bytes) -> Iterator[bytes]:
-    return (ids[at : at + WIDTH] for at in range(0, len(ids), WIDTH))
+    return map(itemgetter(0), iter_unpack(f"{WIDTH}s", ids))

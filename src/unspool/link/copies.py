@@ -5,6 +5,7 @@ sub-agent may be given the conversation so far. Only digests are compared, and o
 which one holds one of the other's first messages, so that many stay small.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from itertools import islice
 
@@ -88,7 +89,7 @@ def _owners(group: list[Key], cards: Mapping[Key, Card]) -> dict[bytes, Key]:
 
 def _groups(cards: Mapping[Key, Card]) -> list[list[Key]]:
     """Conversations of which one holds one of another's first messages."""
-    firsts: dict[tuple[str, bytes], Key] = {}
+    firsts: dict[str, dict[bytes, Key]] = defaultdict(dict)
     leader: dict[Key, Key] = {}
 
     def find(key: Key) -> Key:
@@ -100,13 +101,12 @@ def _groups(cards: Mapping[Key, Card]) -> list[list[Key]]:
     for key, card in cards.items():
         for first in islice(filter(tells, iter_digests(card.ids)), FIRST):
             # Those that begin alike are one group: any of them stands for all.
-            other = firsts.setdefault((key[0], first), key)
+            other = firsts[key[0]].setdefault(first, key)
             leader[find(key)] = find(other)
     for key, card in cards.items():
-        for piece in iter_digests(card.ids):
-            holder = firsts.get((key[0], piece))
-            if holder is not None:
-                leader[find(key)] = find(holder)
+        holders = firsts[key[0]]
+        for piece in filter(holders.__contains__, iter_digests(card.ids)):
+            leader[find(key)] = find(holders[piece])
     groups: dict[Key, list[Key]] = {}
     for key in list(leader):
         groups.setdefault(find(key), []).append(key)

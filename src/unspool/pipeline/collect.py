@@ -148,7 +148,7 @@ class Collection:
         self.met: dict[Key, None] = {}
         """Conversations of which facts came, in order; whoever asks for them clears it."""
         self._last: Key = NOBODY
-        self._gathered: Gathered | None = None
+        self._gathered = Gathered("")
         """What there is of the conversation of the fact before."""
 
     def add(self, source: str, fact: AnyFact) -> None:
@@ -157,15 +157,13 @@ class Collection:
             if fact.key == NOBODY:
                 return
         key = fact.key
-        gathered = self._gathered
-        if key is not self._last or gathered is None:
+        if key is not self._last:
             self._last = key
             self.met[key] = None
-            gathered = self.conversations.get(key)
-            if gathered is None:
-                gathered = self.conversations[key] = Gathered(source)
-            self._gathered = gathered
-        self.weight += gathered.add(fact)
+            if key not in self.conversations:
+                self.conversations[key] = Gathered(source)
+            self._gathered = self.conversations[key]
+        self.weight += self._gathered.add(fact)
 
     def take_met(self) -> list[Key]:
         """The conversations of which facts came since this was asked before."""
@@ -174,7 +172,7 @@ class Collection:
 
     def pop(self, key: Key) -> Gathered | None:
         gathered = self.conversations.pop(key, None)
-        self._gathered = None
+        self._last = NOBODY
         if gathered is not None:
             self.weight -= gathered.weight
         return gathered

@@ -141,24 +141,22 @@ class Worker:
 
     def _read_span(self, span: Origin, next_family: Callable[[], None] | None = None) -> None:
         """Its facts into the collection. `next_family` is called before another family begins."""
-        collection = self.collection
-        count, done = 0, span.start
+        collection, limit, source = self.collection, self.limit, span.source
+        done = span.start
         key = NOBODY
         # What fails in writing, between the facts, is no problem of the file.
         told = sources.read(span, self.outcome.tally, self.job.recover)
-        for fact in as_far_as_readable(told, span, self.outcome.tally):
-            if next_family is not None and fact.key is not key and fact.key != NOBODY:
-                if key is not NOBODY and family_of(fact.key) != family_of(key):
+        for number, fact in enumerate(as_far_as_readable(told, span, self.outcome.tally), 1):
+            if fact.key is not key and fact.key != NOBODY:
+                if next_family and key is not NOBODY and family_of(fact.key) != family_of(key):
                     next_family()
                 key = fact.key
-            if collection.weight > self.limit:
+            if collection.weight > limit:
                 self._spill()  # not before the source is done with the record before
-            collection.add(span.source, fact)
-            count += 1
-            if count % PROGRESS_FACTS or self.progress is None or fact.origin != span.path:
-                continue
-            self.progress(max(0, fact.offset - done))
-            done = max(done, fact.offset)
+            collection.add(source, fact)
+            if number % PROGRESS_FACTS == 0 and self.progress and fact.origin == span.path:
+                self.progress(max(0, fact.offset - done))
+                done = max(done, fact.offset)
         if collection.weight > self.limit:
             self._spill()
         if self.progress is not None:

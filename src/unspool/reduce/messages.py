@@ -123,8 +123,11 @@ def _build_joined(draft: Draft, parts: list[MessageSeen]) -> Message:
     """One message of its parts: each field from the part that knows best."""
     thoughts: dict[str, int] = {}
     attachments: list[Attachment] = []
+    told: list[MessageSeen] = []
     stop = ""
     for part in parts:
+        if part.extra:
+            told.append(part)
         if part.thinking:
             thoughts[part.thinking] = min(part.rank, thoughts.get(part.thinking, part.rank))
         if part.attachments:
@@ -143,7 +146,6 @@ def _build_joined(draft: Draft, parts: list[MessageSeen]) -> Message:
         typed = part.typed if typed is None else typed
         if part.shown and renamed is None:
             renamed = part.typed
-    told = [part for part in parts if part.extra]
     extra: dict[str, Any] = {}
     for part in sorted(told, key=_by_rank, reverse=True) if told else ():
         extra.update(part.extra or {})

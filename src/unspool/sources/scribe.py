@@ -232,13 +232,10 @@ def chosen(
     """These fields of a record, as far as they say something, under our own names: `hookCount` as
     `hook_count`, or as `ours` has it."""
     return {
-        ours.get(name) or snake(name): fields[name]
+        ours.get(name) or snake(name): value
         for name in names
-        if name in fields and fields[name] is not None and fields[name] not in _EMPTY
+        if name in fields and ((value := fields[name]) or value == 0)
     }
-
-
-_EMPTY: tuple[Any, ...] = ("", [], {})
 
 
 def title_of(prompt: str) -> str:
@@ -271,10 +268,13 @@ def touched(
         except msgspec.DecodeError:
             return ()
     given = arguments if isinstance(arguments, dict) else {}
-    paths = (given[name] for name in names if name in given)
-    values = (msgspec.json.decode(path) if isinstance(path, Raw) else path for path in paths)
-    path = next(filter(None, values), None)
-    return ({"path": path, "operation": operation, "tool": tool},) if isinstance(path, str) else ()
+    for name in names:
+        path = given.get(name)
+        path = msgspec.json.decode(path) if isinstance(path, Raw) else path
+        if path:
+            known = isinstance(path, str)
+            return ({"path": path, "operation": operation, "tool": tool},) if known else ()
+    return ()
 
 
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
