@@ -23,7 +23,7 @@ from unspool.prompts.census import TagScan
 from unspool.prompts.context import message_context, summarise
 from unspool.prompts.tags import Block, blocks
 from unspool.prompts.typed import read_wording
-from unspool.reduce.totals import NOT_TYPED
+from unspool.reduce.records import NOT_TYPED
 from unspool.trajectory import Message, Trajectory
 
 FILTERS = ("since", "require-system-first", "regex", "sample")

@@ -18,7 +18,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Protocol
 
 from unspool.facts import ECHO, INDEX, MessageSeen
-from unspool.reduce.records import LIST
+from unspool.reduce.records import LIST, NOT_TYPED
 
 if TYPE_CHECKING:
     from unspool.reduce.drafts import Assembly, Draft
@@ -246,7 +246,7 @@ class _Heard:
         start = self._drafts.index(self._last) + 1 if self._last in self._drafts else 0
         behind = self._drafts[start:]
         for asked, follower in zip_longest(behind, behind[1:]):
-            if asked.role != "user" or any(part.kind in _UNSAID for part in asked.parts):
+            if asked.role != "user" or any(part.kind in NOT_TYPED for part in asked.parts):
                 continue
             answered = follower is not None and follower.role == "assistant"
             if not answered and id(asked) not in anchors.cut_off:
@@ -350,15 +350,12 @@ class Alike:
         return next(own, free[0] if free else None)
 
 
-_UNSAID = ("injected", "summary", "output", "notification")
-
-
 def _asked(drafts: list["Draft"]) -> dict[str, list["Draft"]]:
     """Request → what a person may have said for it, in order. A fork tells all that it copies, the
     summary too, under the request that it begins with (cases/claude_code/fork_compacted)."""
     asked: dict[str, list[Draft]] = {}
     for draft in drafts:
-        if draft.role == "user" and not any(part.kind in _UNSAID for part in draft.parts):
+        if draft.role == "user" and not any(part.kind in NOT_TYPED for part in draft.parts):
             for request in {part.request for part in draft.parts if part.request}:
                 asked.setdefault(request, []).append(draft)
     return asked

@@ -21,6 +21,7 @@ from unspool.reduce.drafts import ENDS, CallDraft, Draft
 from unspool.reduce.echoes import joined_text
 from unspool.reduce.lists import fill_missing
 from unspool.reduce.records import Listed, Record
+from unspool.reduce.totals import is_turn
 from unspool.trajectory import Mark, Message, ToolCall, ToolFunction
 
 Statement = AnyFact | View
@@ -269,7 +270,7 @@ def build_marks(
     if not marks:
         return []
     behind = _ends(messages)
-    asked = [p for p, m in zip(places, messages, strict=True) if _is_asked(m)]
+    asked = [p for p, m in zip(places, messages, strict=True) if is_turn(m)]
     built: list[tuple[float, Marked, Mark]] = []
     by_kind: dict[tuple[str, str, int], list[Mark]] = defaultdict(list)
     used: dict[tuple[str, str, int, str], int] = defaultdict(int)
@@ -349,11 +350,6 @@ def count_preserved(marks: list[Mark] | None, records: list[Record], places: lis
             if first is not None and last is not None and first <= last:
                 kept = bisect_right(places, last) - bisect_left(places, first)
                 mark.data = {**data, "messages_after": kept + 1}
-
-
-def _is_asked(message: Message) -> bool:
-    """Whether a person said something that begins a turn."""
-    return message.role == "user" and message.kind in (None, "command", "shell")
 
 
 def _ends(messages: list[Message]) -> dict[str, int]:

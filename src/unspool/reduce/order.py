@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import NamedTuple, get_args
 
 from unspool.facts import AnyFact, Marked, MessageSeen, ToolCalled, ToolReturned
-from unspool.reduce.records import Record
+from unspool.reduce.records import NOT_TYPED, Record
 
 
 class Ordered(NamedTuple):
@@ -246,7 +246,7 @@ def _keys(records: Iterable[Record]) -> list[Key]:
     for record in records:
         kinds = {fact.kind for fact in record.facts if type(fact) is Marked}
         if any(
-            isinstance(fact, MessageSeen) and fact.role == "user" and fact.kind in ("", "command")
+            isinstance(fact, MessageSeen) and fact.role == "user" and fact.kind not in NOT_TYPED
             for fact in record.facts
         ):
             asked += 1

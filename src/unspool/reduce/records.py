@@ -16,6 +16,9 @@ THINGS = (MessageSeen, ToolCalled, ToolReturned)
 
 SPOKEN = (MessageSeen, ToolCalled)
 
+NOT_TYPED = frozenset(("injected", "summary", "output", "notification", "interruption", "error"))
+"""Kinds of user message that are no turn of the person's."""
+
 LIST = "\0list:"
 """The origin of what message lists tell, which as a channel stand apart from the files that they lie
 in; and how the ids of their records begin, which nobody else knows."""

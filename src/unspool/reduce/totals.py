@@ -18,11 +18,9 @@ from unspool.facts import DENIED_BY, ENCRYPTED, Noted
 from unspool.io.structs import Shape
 from unspool.reduce.lists import identity
 from unspool.reduce.notes import apply_to_messages, apply_to_trajectory, follow
+from unspool.reduce.records import NOT_TYPED
 from unspool.reduce.usage import Runs, add_usage, give_to_requests, total
 from unspool.trajectory import FileTouch, Mark, Message, ToolCall, Trajectory, Workspace
-
-NOT_TYPED = frozenset(("injected", "summary", "output", "notification", "interruption", "error"))
-"""Kinds of user message that are no turn of the person's."""
 
 
 def complete(trajectory: Trajectory, notes: list[Noted], runs: Runs | None = None) -> None:

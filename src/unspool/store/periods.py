@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.reduce.totals import NOT_TYPED
+from unspool.reduce.records import NOT_TYPED
 from unspool.store.rows import CHANGES, KEPT, NOT_MADE, REFUSED
 
 TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens")
