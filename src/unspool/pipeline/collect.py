@@ -89,9 +89,9 @@ class Gathered:
         """Take the fact in; by how many bytes this grew, about."""
         kind = type(fact)
         if kind in _BEARING:
-            first = self.first
-            if fact.origin is not first[0] or fact.offset < first[1]:
-                self.first = min(first, (fact.origin, fact.offset))
+            origin, offset = self.first
+            if fact.offset < offset or fact.origin is not origin:
+                self.first = min(self.first, (fact.origin, fact.offset))
         grown = FACT_BYTES
         if kind is SnapshotSeen:
             if self.joiner is None:
@@ -99,9 +99,8 @@ class Gathered:
             grown += self.joiner.add(fact) + VIEW_BYTES * len(fact.views)
         else:
             self.facts.append(fact)
-            texts_of = _TEXTS_OF.get(kind)
-            if texts_of is not None:
-                grown += texts_of(fact)
+            if kind in _TEXTS_OF:
+                grown += _TEXTS_OF[kind](fact)
         self.weight += grown
         return grown
 

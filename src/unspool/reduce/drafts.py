@@ -307,17 +307,13 @@ class Assembly:
     def _mark_files(self, call: CallDraft) -> None:
         """What the call did to files: per path, each field from the fact that knows best."""
         told: list[ToolCalled | ToolReturned] = [*call.results, *call.seen]
-        facts = [fact for fact in told if fact.files]
-        if not facts:
-            return
         touched: dict[str, tuple[ToolCalled | ToolReturned, dict[str, Any]]] = {}
-        for fact in sorted(facts, key=_by_rank):
+        for fact in sorted([fact for fact in told if fact.files], key=_by_rank):
             for touch in fact.files:
                 # Channels write one path whole or from the workspace, but its last part the same.
                 name = touch["path"].replace("\\", "/").rpartition("/")[2]
-                fields = touched.setdefault(name, (fact, {}))[1]
-                for field, value in touch.items():
-                    fields.setdefault(field, value)
+                first, fields = touched.get(name, (fact, {}))
+                touched[name] = (first, {**touch, **fields})
         for fact, data in touched.values():
             mark = Marked(*_place_of(fact), fact.time, kind="file", subject=call.id, data=data)
             self.marks.append((call.place, mark))

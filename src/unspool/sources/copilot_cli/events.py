@@ -192,7 +192,8 @@ def read_events(
         reader = READERS.get(kind)
         if reader is not None:
             reader(event, lookup)
-            tally.noise += not event.facts
+            if not event.facts:
+                tally.noise += 1
         elif kind in MARKS:
             mark, *fields = MARKS[kind]
             event.mark(mark, event.chosen(*(fields or data)), event.text("toolCallId"))
