@@ -7,7 +7,7 @@ One answer is split over several lines, a content block each; `message.id` holds
     {"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"toolu_1",…}]},…}
 """
 
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -139,7 +139,7 @@ def tell_usage(
     )
 
 
-@cache
+@lru_cache(maxsize=64)
 def _tells_beginning(version: str) -> bool:
     """Up to 2.1.52 output tokens are what was known when the stream began, unless it ended."""
     try:
