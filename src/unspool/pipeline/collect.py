@@ -171,7 +171,7 @@ class Collection:
 
     def pop(self, key: Key) -> Gathered | None:
         gathered = self.conversations.pop(key, None)
-        self._last = NOBODY
+        self._last, self._gathered = NOBODY, Gathered("")  # which else would hold the facts
         if gathered is not None:
             self.weight -= gathered.weight
         return gathered
