@@ -3,6 +3,7 @@ nothing of it may show."""
 
 import gzip
 import json
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.claude_lines import SESSION, answer, said, write
 from tests.harness import case_id, cases, facts_of, origins_of, reduce_all
 from tests.vscode import chat, put, request
 from unspool import sources
+from unspool.facts import AnyFact
 from unspool.io.origins import Origin
 from unspool.pipeline.batch import open_run
 from unspool.pipeline.job import Job, Summary
@@ -124,11 +126,11 @@ def test_a_file_that_cannot_be_read_once_more(
     own, _ = _two_files(tmp_path)
     read, times = sources.read, []
 
-    def vanishing(span: Origin, *options: Any) -> Any:
+    def vanishing(span: Origin, *options: Any) -> Iterator[AnyFact]:
         times.append(span.path)
         if span.path == str(own) and times.count(span.path) > 1:
             raise fault
-        return read(span, *options)
+        yield from read(span, *options)
 
     monkeypatch.setattr(sources, "read", vanishing)
     made, summary = extracted(tmp_path)
