@@ -1,6 +1,5 @@
 """`unspool store`: look after the store."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -68,22 +67,18 @@ def info(store: Path, as_json: bool) -> None:
     say(f"  {plural(report['origins'], 'origin')}{gone}; {kept}")
     for code, count in report["problems"].items():
         say(f"  {count:,} × {code}")
-    for line in _live(report):
-        say(f"  {line}")
-    if report["unwritten"]:
-        waiting = plural(report["unwritten"], "conversation waits", "conversations wait")
-        say(f"  {waiting} for the next sync")
-
-
-def _live(report: dict[str, Any]) -> Iterator[str]:
     live = report["live"]
     if live["running"]:
         lag = f", lag {live['lag_ms_p50']} ms" if live.get("lag_ms_p50") is not None else ""
-        yield f"watched by process {live.get('pid', '?')} since {live.get('started_at', '?')}{lag}"
-    if live["spooled"] or live["queued"]:
-        yield f"{plural(live['spooled'] + live['queued'], 'event waits', 'events wait')} to be read"
+        since = f"{live.get('pid', '?')} since {live.get('started_at', '?')}"
+        say(f"  watched by process {since}{lag}")
+    if waiting := live["spooled"] + live["queued"]:
+        say(f"  {plural(waiting, 'event waits', 'events wait')} to be read")
     if live["dead"]:
-        yield f"{plural(live['dead'], 'dead event')}; `unspool store dead` shows them"
+        say(f"  {plural(live['dead'], 'dead event')}; `unspool store dead` shows them")
+    if report["unwritten"]:
+        waiting = plural(report["unwritten"], "conversation waits", "conversations wait")
+        say(f"  {waiting} for the next sync")
 
 
 @command.command("dead")

@@ -13,7 +13,7 @@ plain.py       blocks in a pipe               terminal.py    blocks on a screen
 """
 
 from unspool.views.items import Aside, Call, Item, Reading, Rule, Said, Turn
-from unspool.views.layout import category_of, read_family
+from unspool.views.layout import read_family
 
 __all__ = [
     "Aside",
@@ -23,6 +23,5 @@ __all__ = [
     "Rule",
     "Said",
     "Turn",
-    "category_of",
     "read_family",
 ]
