@@ -243,7 +243,7 @@ def _messages(key: Key, facts: list[AnyFact]) -> list[Message]:
 
 def _things(messages: list[Message]) -> Counter[tuple[str, ...]]:
     """What was said, called and returned. A result is its call's, whatever a channel cuts off it; white
-    space at the end of an answer is nothing said."""
+    space around an answer is nothing said."""
     found: Counter[tuple[str, ...]] = Counter()
     for message in messages:
         found.update(("call", call.id) for call in message.tool_calls or ())
@@ -251,7 +251,7 @@ def _things(messages: list[Message]) -> Counter[tuple[str, ...]]:
             found[("result", message.tool_call_id or "")] += 1
         elif message.role != "tool" and message.content:
             words = typed_text(message.content) if message.role == "user" else None
-            found[(message.role, words or message.content.rstrip())] += 1
+            found[(message.role, words or message.content.strip())] += 1
     return found
 
 

@@ -65,7 +65,8 @@ class Said(msgspec.Struct, gc=False):
         ids = [use.id for use in (*self.calls, *self.results) if use.id]
         words = ids or [self.text.strip(), *(use.name + use.text for use in self.calls)]
         words += [] if ids else [use.text for use in self.results]
-        return msgspec.json.encode([self.role, *words])
+        # The same words may be said again after they were taken back.
+        return msgspec.json.encode([self.role, *words, *(["abandoned"] if self.withdrawn else ())])
 
 
 class History:
