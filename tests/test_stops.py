@@ -191,3 +191,25 @@ def test_stopped_while_it_tidies_up(
     with pytest.raises(KeyboardInterrupt):
         list(unspool.extract(file))
     assert list(tmp_path.iterdir()) == before
+
+
+def test_a_stop_while_an_object_is_destroyed_is_not_lost() -> None:
+    script = """
+import os, signal, time
+from unspool.io import signals
+
+class Thing:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.01)
+
+signals.listen()
+try:
+    Thing()
+    time.sleep(20)
+except KeyboardInterrupt:
+    signals.go_deaf()
+    raise SystemExit(signals.exit_code())
+"""
+    process = subprocess.run([sys.executable, "-c", script], env=ENV, stderr=subprocess.PIPE)
+    assert (process.returncode, process.stderr) == (143, b"")

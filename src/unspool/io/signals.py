@@ -7,6 +7,7 @@ is imported here: until this module is there, Python answers Ctrl-C in its own w
 
 import os
 import signal
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,11 +27,15 @@ def exit_code() -> int:
 def listen() -> None:
     """From now on a stop raises KeyboardInterrupt."""
     _answer(_raise)
+    if hasattr(signal, "setitimer"):
+        sys.unraisablehook = _raise_later
 
 
 def go_deaf() -> None:
     """From now on a stop does nothing: the process is on its way out."""
     _answer(signal.SIG_IGN)
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class AtOnce:
@@ -75,6 +80,17 @@ def _raise(number: int, frame: "FrameType | None") -> None:
     global _heard
     _heard = number
     raise KeyboardInterrupt
+
+
+def _raise_later(lost: "Any") -> None:
+    """A stop that comes while Python destroys an object cannot be raised there: it would be printed,
+    and lost. It is raised once more, ten milliseconds later."""
+    if lost.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(lost)
+        return
+    heard = _heard
+    signal.signal(signal.SIGALRM, lambda number, frame: _raise(heard, frame))
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
 
 
 def _leave(number: int, frame: "FrameType | None") -> None:

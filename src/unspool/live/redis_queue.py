@@ -50,6 +50,8 @@ RECENT_CONVERSATIONS = 500
 RECENT_BYTES = 8 * 1024 * 1024
 """A larger conversation is not put there: the store has it."""
 _BEGINNING = "0-0"
+_EMPTIED = ("NOGROUP", "no such key")
+"""What Redis answers where it lost the group, or the whole stream."""
 _AWAY = (redis.ConnectionError, redis.TimeoutError, OSError)
 
 
@@ -104,7 +106,7 @@ class RedisQueue:
             try:
                 return act()
             except redis.ResponseError as error:
-                if "NOGROUP" not in str(error):
+                if not any(code in str(error) for code in _EMPTIED):
                     raise
                 self.prepare()
                 return act()
@@ -122,8 +124,10 @@ class RedisQueue:
         return self._value(ACKNOWLEDGED)
 
     def _group(self) -> dict[str, Any]:
-        groups = self.client.xinfo_groups(STREAM)
-        return next(group for group in groups if group["name"] == GROUP.encode())
+        for group in self.client.xinfo_groups(STREAM):
+            if group["name"] == GROUP.encode():
+                return dict(group)
+        raise redis.ResponseError("NOGROUP")
 
     def put(self, arrivals: Sequence[Arrival]) -> int:
         self.send(arrivals)
